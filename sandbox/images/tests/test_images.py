@@ -35,14 +35,14 @@ def test_a_reference_without_an_entry_is_named(wanted: plan.Plan) -> None:
 def test_two_hosts_cannot_share_a_repository(tmp_path: Path) -> None:
     entry = '[[images]]\nname = "{}/a/b:1"\nprogram = "p"\nlayers = []\n'
     path = tmp_path / "list.toml"
-    path.write_text('[programs]\np = { program = "/x" }\n' + entry.format("nvcr.io") + entry.format("docker.io"))
+    path.write_text('[programs]\np = "program"\n' + entry.format("nvcr.io") + entry.format("docker.io"))
     with pytest.raises(SystemExit, match="a/b is on docker.io and on nvcr.io"):
         plan.load(path)
 
 
 def test_an_unknown_program_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "list.toml"
-    path.write_text('[programs]\np = { program = "/x" }\n[[images]]\nname = "nvcr.io/a:1"\nprogram = "q"\nlayers = []\n')
+    path.write_text('[programs]\np = "program"\n[[images]]\nname = "nvcr.io/a:1"\nprogram = "q"\nlayers = []\n')
     with pytest.raises(SystemExit, match="no program 'q'"):
         plan.load(path)
 
@@ -51,7 +51,7 @@ def test_the_runtime_image_is_labelled_and_about_100_mb(wanted: plan.Plan) -> No
     push = next(p for p in wanted.pushes if p.repository.endswith("vllm-runtime"))
     assert sum({b.digest: b.size for m in push.manifests for b in m.blobs}.values()) == pytest.approx(100e6, rel=0.1)
     config = json.loads(b"".join(push.manifests[0].blobs[0].make()))
-    assert config["config"]["Labels"]["nemo.sandbox/wrapper"] == "/run/w/content/dynamo/bin/container"
+    assert config["config"]["Labels"]== {"nemo.sandbox/wrapper": "dynamo-runtime"}
     layers = [gzip.decompress(b"".join(b.make())) for b in push.manifests[0].blobs[1:2]]
     assert tarfile.open(fileobj=io.BytesIO(layers[0])).getnames()
 
