@@ -1,0 +1,164 @@
+//! The catalogue files under `configs/`: instance types, models, sets of versions. Each figure carries its source.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A figure with where it comes from, or `status = "unverified"`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure<T> {
+    pub value: T,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+}
+
+impl<T> Figure<T> {
+    /// Nobody has read it at a source: said so in plan and check.
+    pub fn unverified(&self) -> bool {
+        self.source.is_none() || self.status.as_deref() == Some("unverified")
+    }
+}
+
+/// An EC2 instance type (`configs/instances/*.toml`): a prediction, checked against DescribeInstanceTypes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Instance {
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// `x86_64` or `arm64`, as EC2 writes it.
+    pub architecture: String,
+    #[serde(default)]
+    pub gpus: Option<Figure<u32>>,
+    /// As vLLM and the published tables write it: `H200`.
+    #[serde(default)]
+    pub gpu: Option<String>,
+    /// GB (10^9) of one GPU, the vendor's figure.
+    #[serde(default)]
+    pub gpu_memory_gb: Option<Figure<u32>>,
+    pub vcpus: Figure<u32>,
+    pub memory_gib: Figure<u32>,
+    /// What a node really allocates, in thousandths of a CPU.
+    #[serde(default)]
+    pub allocatable_cpu_milli: Option<Figure<u32>>,
+    #[serde(default)]
+    pub network_cards: Option<Figure<u32>>,
+    /// EFA adapters.
+    #[serde(default)]
+    pub efa: Option<Figure<u32>>,
+    /// EKS AMI type of a managed node group.
+    pub ami_type: Figure<String>,
+    pub quota: Quota,
+}
+
+/// The service quota that an on-demand instance counts against, in vCPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quota {
+    pub code: String,
+    pub name: String,
+    #[serde(default)]
+    pub source: Option<String>,
+    #[serde(default)]
+    pub read: Option<String>,
+    #[serde(default)]
+    pub status: Option<String>,
+}
+
+/// A model (`configs/models/*.toml`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    pub name: String,
+    pub title: String,
+    pub minimum_vllm: Figure<String>,
+    pub max_model_len: Figure<u32>,
+    pub reasoning_parser: Figure<String>,
+    pub dyn_reasoning_parser: Figure<String>,
+    pub dyn_tool_call_parser: Figure<String>,
+    pub image_limit: Figure<u32>,
+    pub mamba_ssm_cache_dtype: Figure<String>,
+    pub precisions: BTreeMap<String, Precision>,
+}
+
+/// One precision of a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Precision {
+    /// Hugging Face repository.
+    pub repository: String,
+    /// GB (10^9) of all weight files.
+    pub weights_gb: Figure<u32>,
+    pub tensor_parallel_size: Figure<u32>,
+}
+
+/// Versions that belong together (`configs/platform.toml`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlatformSet {
+    pub kubernetes: VersionCell,
+    pub dynamo: VersionCell,
+    pub vllm: VersionCell,
+    pub aiperf: VersionCell,
+    pub images: BTreeMap<String, ImageSource>,
+    pub charts: BTreeMap<String, ChartSource>,
+    pub addons: Addons,
+}
+
+/// A version with its source.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VersionCell {
+    pub version: String,
+    #[serde(default)]
+    pub source: Option<String>,
+    #[serde(default)]
+    pub read: Option<String>,
+    #[serde(default)]
+    pub status: Option<String>,
+}
+
+/// An image that is copied into ECR.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageSource {
+    /// `registry/repository:tag`.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// The first step that cannot go on without it: `platform` or `serve`.
+    pub needed_by: String,
+    #[serde(default)]
+    pub source: Option<String>,
+    #[serde(default)]
+    pub read: Option<String>,
+    #[serde(default)]
+    pub status: Option<String>,
+}
+
+/// A chart that is copied into ECR as an OCI artifact.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChartSource {
+    /// `oci://registry/repository:version`, or the `https://….tgz` of a chart repository.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// Where it is installed.
+    pub namespace: String,
+    #[serde(default)]
+    pub source: Option<String>,
+    #[serde(default)]
+    pub read: Option<String>,
+    #[serde(default)]
+    pub status: Option<String>,
+}
+
+/// EKS's own add-ons.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Addons {
+    pub names: Vec<String>,
+}

@@ -1,0 +1,123 @@
+//! The checked settings of one deployment.
+
+use serde::{Deserialize, Serialize};
+
+use super::catalogue::{Instance, Model, PlatformSet, Precision};
+use crate::engine::wait::Wait;
+
+/// Everything that a deployment is made from; the catalogue entries that it names are resolved.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Spec {
+    /// Of the deployment; the cluster is called the same.
+    pub name: String,
+    pub region: String,
+    /// The GPU nodes' type.
+    pub instance: Instance,
+    pub system_instance: Instance,
+    pub model: Model,
+    /// Key of `model.precisions`: `bf16`.
+    pub precision_name: String,
+    pub precision: Precision,
+    /// Key of `configs/platform.toml`: `1.6`.
+    pub platform_name: String,
+    pub platform: PlatformSet,
+    pub network: NetworkSpec,
+    pub system: SystemSpec,
+    pub gpu: GpuSpec,
+    pub storage: StorageSpec,
+    pub hub: HubSpec,
+    pub weights: WeightsSpec,
+    pub serve: ServeSpec,
+    pub bench: BenchSpec,
+    pub wait: WaitSpec,
+    /// `--price`: US dollars an hour of one GPU instance.
+    pub price_gpu_hour: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkSpec {
+    /// Of the VPC, /16 to /20.
+    pub cidr: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SystemSpec {
+    pub instance: String,
+    pub nodes: u32,
+    pub disk_gib: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GpuSpec {
+    pub nodes: u32,
+    /// Zone id; empty: one that offers the type.
+    pub zone: String,
+    pub disk_gib: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StorageSpec {
+    /// MB/s per TiB: 125, 250, 500 or 1000.
+    pub throughput: u32,
+    /// GiB; 0: the smallest allowed size that holds the weights 1.5 times.
+    pub capacity_gib: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HubSpec {
+    /// Of the Hugging Face hub; `HF_ENDPOINT` sets it too.
+    pub endpoint: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WeightsSpec {
+    /// Pods of the Indexed Job.
+    pub workers: u32,
+    /// At once in each pod.
+    pub connections: u32,
+    /// Seconds without a byte until a connection is dropped and tried again.
+    pub stall_s: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServeSpec {
+    /// Kubernetes namespace of the model's pods.
+    pub namespace: String,
+    pub replicas: u32,
+    /// Tokens; 0: the model's own.
+    pub max_model_len: u32,
+    pub gpu_memory_utilization: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BenchSpec {
+    pub concurrency: u32,
+    pub requests: u32,
+    /// Input tokens a request.
+    pub isl: u32,
+    /// Output tokens a request.
+    pub osl: u32,
+    pub seed: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitSpec {
+    /// CloudFormation stacks.
+    pub stack: Wait,
+    pub cluster: Wait,
+    pub nodes: Wait,
+    pub addon: Wait,
+    pub filesystem: Wait,
+    /// Deployments, DaemonSets.
+    pub rollout: Wait,
+    pub job: Wait,
+}

@@ -1,0 +1,305 @@
+//! The one place that words and hints a failure.
+//!
+//! Adapters return [`ServiceError`]; steps add context with `anyhow`; at the edge of a step [`Failure::of`] makes the
+//! one thing that a user is shown: what failed in the service's own words, what it left behind, what to type next.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What kind of failure it is; its number is the exit code of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A defect of `nemo`.
+    Bug = 1,
+    /// Flags or arguments that make no sense, or a question that nobody can answer.
+    Usage = 2,
+    /// A setting, a catalogue file or the state file is wrong.
+    Config = 10,
+    /// No credentials, wrong ones, or not enough permission.
+    Credentials = 11,
+    /// Quota, offering, reservation: the capacity is not there.
+    Capacity = 12,
+    /// Something of that name exists and is not ours, or somebody else holds the lock.
+    Conflict = 13,
+    /// Waited for as long as the settings allow.
+    Timeout = 14,
+    /// A service answered with an error, or with something that is no answer.
+    Remote = 15,
+    /// It runs, but a test or a check says that it is wrong.
+    Verification = 16,
+    /// Reading or writing a local file.
+    LocalIo = 17,
+    /// `nemo plan --check`: there is something to do.
+    PlanHasChanges = 20,
+    /// Ctrl-C.
+    Interrupted = 130,
+}
+
+impl Kind {
+    /// The process's exit code.
+    pub fn exit_code(self) -> u8 {
+        self as u8
+    }
+}
+
+/// An error answer of a service, in the service's own words.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{service} {operation}: {code}: {message}{}", request_id.as_ref().map(|id| format!(" (request {id})")).unwrap_or_default())]
+pub struct ServiceError {
+    /// `eks`, `cloudformation`, `kubernetes`, `registry`, `hub` …
+    pub service: String,
+    /// The operation as the service names it: `CreateCluster`, `PATCH deployments/vllm-worker`.
+    pub operation: String,
+    /// The service's error code, or the HTTP status where it has none.
+    pub code: String,
+    /// The service's message, unchanged.
+    pub message: String,
+    /// The request id, when the answer had one.
+    pub request_id: Option<String>,
+    /// HTTP status, when there was an answer.
+    pub status: Option<u16>,
+}
+
+impl ServiceError {
+    /// Is it one of these codes?
+    pub fn is(&self, codes: &[&str]) -> bool {
+        codes.contains(&self.code.as_str())
+    }
+
+    /// The kind by status and code. New codes go here and nowhere else.
+    pub fn kind(&self) -> Kind {
+        const CREDENTIALS: &[&str] = &[
+            "AccessDenied",
+            "AccessDeniedException",
+            "UnauthorizedOperation",
+            "ExpiredToken",
+            "ExpiredTokenException",
+            "InvalidClientTokenId",
+            "UnrecognizedClientException",
+            "SignatureDoesNotMatch",
+            "AuthFailure",
+            "MissingAuthenticationToken",
+            "CredentialsNotLoaded",
+            "Unauthorized",
+            "Forbidden",
+        ];
+        const CAPACITY: &[&str] = &[
+            "InsufficientInstanceCapacity",
+            "InsufficientCapacityException",
+            "LimitExceededException",
+            "ServiceQuotaExceededException",
+            "VcpuLimitExceeded",
+            "AddressLimitExceeded",
+            "VpcLimitExceeded",
+            "NatGatewayLimitExceeded",
+            "InsufficientFreeAddressesInSubnet",
+            "UnsupportedAvailabilityZoneException",
+            "ServiceLimitExceeded",
+            "ResourceLimitExceededException",
+            "AsgInstanceLaunchFailures",
+            "MaxSpotInstanceCountExceeded",
+        ];
+        const CONFLICT: &[&str] = &["AlreadyExistsException", "ResourceInUseException", "RepositoryAlreadyExistsException", "EntityAlreadyExists", "Conflict", "NotOurs"];
+        if self.is(CREDENTIALS) || matches!(self.status, Some(401 | 403)) {
+            Kind::Credentials
+        } else if self.is(CAPACITY) {
+            Kind::Capacity
+        } else if self.is(CONFLICT) {
+            Kind::Conflict
+        } else {
+            Kind::Remote
+        }
+    }
+
+    /// What to do about it, for the codes that have one known answer.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self.code.as_str() {
+            "ExpiredToken" | "ExpiredTokenException" => Some("the credentials have expired: sign in again (aws sso login, or new keys), then run the same command"),
+            "InvalidClientTokenId" | "UnrecognizedClientException" | "SignatureDoesNotMatch" | "AuthFailure" => {
+                Some("the access key is not known or its secret is wrong: check AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+            }
+            "CredentialsNotLoaded" => Some("set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run where a role is attached"),
+            "AccessDenied" | "AccessDeniedException" | "UnauthorizedOperation" => Some("the identity may not do this: ask for the permission named above"),
+            "InsufficientInstanceCapacity" | "AsgInstanceLaunchFailures" => {
+                Some("on demand there is none now: reserve capacity (ODCR or a Capacity Block), or try another zone with --zone")
+            }
+            "NatGatewayLimitExceeded" | "AddressLimitExceeded" | "VpcLimitExceeded" | "VcpuLimitExceeded" | "ServiceQuotaExceededException" | "ServiceLimitExceeded" => {
+                Some("raise the quota named above in Service Quotas, then run the same command")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Something of ours that exists now, and what it costs while it does.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Resource {
+    /// What it is, in the service's words: `EKS cluster`, `NAT gateway`, `FSx for Lustre file system`.
+    pub what: String,
+    /// Its name or id.
+    pub id: String,
+    /// US dollars an hour, where a price is known.
+    pub usd_per_hour: Option<f64>,
+}
+
+impl Resource {
+    /// A resource without a known price.
+    pub fn new(what: impl Into<String>, id: impl Into<String>) -> Self {
+        Self { what: what.into(), id: id.into(), usd_per_hour: None }
+    }
+
+    /// The same with its price an hour.
+    pub fn costing(mut self, usd_per_hour: Option<f64>) -> Self {
+        self.usd_per_hour = usd_per_hour;
+        self
+    }
+}
+
+/// What a user is shown when something did not work.
+#[derive(Debug, Serialize)]
+pub struct Failure {
+    /// Decides the exit code.
+    pub kind: Kind,
+    /// The step that failed, if one did.
+    pub step: Option<&'static str>,
+    /// What failed, outermost first; each cause once.
+    pub message: String,
+    /// What exists now because of us.
+    pub left: Vec<Resource>,
+    /// What to type or do next.
+    pub hints: Vec<String>,
+}
+
+/// A kind and hints attached to an error on its way up, by whoever knows them.
+#[derive(Debug, Clone)]
+pub struct Advice {
+    kind: Kind,
+    hints: Vec<String>,
+    message: String,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Advice {}
+
+/// An error of a known kind: `fail(Kind::Config, "…").hint("…")`.
+pub fn fail(kind: Kind, message: impl Into<String>) -> Advice {
+    Advice { kind, hints: Vec::new(), message: message.into() }
+}
+
+impl Advice {
+    /// Adds what to type next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// The kind it was made with.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl Failure {
+    /// Makes the failure from an error chain: kind and hints from the outermost [`Advice`] or else the [`ServiceError`] within.
+    pub fn of(step: Option<&'static str>, error: &anyhow::Error) -> Self {
+        // `downcast_ref` finds what was attached as context; the items of `chain` would not show it.
+        let advice = error.downcast_ref::<Advice>();
+        let service = error.downcast_ref::<ServiceError>();
+        let io = error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some());
+        let kind = advice.map(Advice::kind).or(service.map(ServiceError::kind)).or(io.then_some(Kind::LocalIo));
+        let mut hints = advice.map(|advice| advice.hints.clone()).unwrap_or_default();
+        hints.extend(service.and_then(ServiceError::hint).map(str::to_owned));
+        Self { kind: kind.unwrap_or(Kind::Bug), step, message: words(error), left: Vec::new(), hints }
+    }
+
+    /// A failure of a known kind without an error chain.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, step: None, message: message.into(), left: Vec::new(), hints: Vec::new() }
+    }
+
+    /// Adds what to type next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+}
+
+/// The chain in one line; a cause whose words the line already has is not repeated.
+fn words(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::of(None, &error)
+    }
+}
+
+impl From<Advice> for Failure {
+    fn from(advice: Advice) -> Self {
+        Self::of(None, &anyhow::Error::new(advice))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.step {
+            Some(step) => write!(f, "{step}: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    fn service(code: &str, status: u16) -> ServiceError {
+        ServiceError { service: "eks".into(), operation: "CreateCluster".into(), code: code.into(), message: "no".into(), request_id: Some("r-1".into()), status: Some(status) }
+    }
+
+    #[test]
+    fn kind_comes_from_the_service_code() {
+        for (code, status, kind) in [
+            ("ExpiredTokenException", 400, Kind::Credentials),
+            ("Whatever", 403, Kind::Credentials),
+            ("NatGatewayLimitExceeded", 400, Kind::Capacity),
+            ("ResourceInUseException", 409, Kind::Conflict),
+            ("InternalFailure", 500, Kind::Remote),
+        ] {
+            assert_eq!(service(code, status).kind(), kind, "{code}");
+        }
+    }
+
+    #[test]
+    fn advice_wins_over_the_service_and_words_are_said_once() {
+        let error = anyhow::Error::new(service("InternalFailure", 500)).context(fail(Kind::Timeout, "gave up").hint("try later"));
+        let failure = Failure::of(Some("cluster"), &error);
+        assert_eq!(failure.kind, Kind::Timeout);
+        assert_eq!(failure.hints, ["try later"]);
+        assert_eq!(failure.to_string(), "cluster: gave up: eks CreateCluster: InternalFailure: no (request r-1)");
+        let twice = Err::<(), _>(std::io::Error::other("disk")).context("writing: disk").unwrap_err();
+        assert_eq!(Failure::of(None, &twice).message, "writing: disk");
+    }
+}

@@ -1,0 +1,11 @@
+//! From an AWS account to a validated, benchmarked endpoint for an NVIDIA Nemotron model on Amazon EKS, and back to nothing.
+//!
+//! ARCHITECTURE.md is the map.
+
+pub mod cli;
+pub mod config;
+pub mod engine;
+pub mod error;
+pub mod secret;
+pub mod steps;
+pub mod ui;

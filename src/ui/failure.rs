@@ -1,0 +1,30 @@
+//! A failure as a person reads it: what, what is left and costs, what next.
+
+use std::io::Write;
+
+use crate::error::Failure;
+
+/// Prints a failure to stderr.
+pub fn failure(failure: &Failure) {
+    let mut out = anstream::stderr().lock();
+    let _ = write(&mut out, failure);
+}
+
+fn write(out: &mut impl Write, failure: &Failure) -> std::io::Result<()> {
+    writeln!(out, "error: {failure}")?;
+    if !failure.left.is_empty() {
+        writeln!(out, "\nwhat exists now because of this deployment:")?;
+        for resource in &failure.left {
+            match resource.usd_per_hour {
+                Some(usd) => writeln!(out, "  {} {} (${usd:.2}/h)", resource.what, resource.id)?,
+                None => writeln!(out, "  {} {}", resource.what, resource.id)?,
+            }
+        }
+        let hourly: f64 = failure.left.iter().filter_map(|resource| resource.usd_per_hour).sum();
+        writeln!(out, "  together ${hourly:.2} an hour, as far as prices are known; `nemo cleanup` removes it")?;
+    }
+    for hint in &failure.hints {
+        writeln!(out, "next: {hint}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Turns events and answers into text: the only module that prints.
+
+mod failure;
+
+pub use failure::failure;
