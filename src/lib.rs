@@ -2,6 +2,7 @@
 //!
 //! ARCHITECTURE.md is the map.
 
+pub mod aws;
 pub mod cli;
 pub mod config;
 pub mod engine;

@@ -1,0 +1,36 @@
+//! AWS: one file per service; SDK types stop here. Every call returns our types or a [`ServiceError`].
+
+mod error;
+
+use anyhow::Context;
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+
+pub use error::{Answer, describe};
+
+use crate::error::{Kind, fail};
+
+/// Tag of everything that we make: the deployment's name.
+pub const TAG_DEPLOYMENT: &str = "nemo:deployment";
+/// Tag of what was made from settings: their digest.
+pub const TAG_INPUTS: &str = "nemo:inputs";
+
+/// An account and a region, with the clients of the services.
+#[derive(Debug, Clone)]
+pub struct Aws {
+    pub region: String,
+    pub(crate) config: SdkConfig,
+}
+
+impl Aws {
+    /// Loads credentials and region the way every AWS tool does. No call is made yet.
+    pub async fn load(region: &str) -> anyhow::Result<Self> {
+        let mut loader = aws_config::defaults(BehaviorVersion::latest()).app_name(aws_config::AppName::new("nemo").context("the name is well-formed")?);
+        if !region.is_empty() {
+            loader = loader.region(Region::new(region.to_owned()));
+        }
+        let config = loader.load().await;
+        let region =
+            config.region().map(ToString::to_string).ok_or_else(|| fail(Kind::Config, "no region is set").hint("set AWS_REGION, region in nemo.toml, or --region us-east-2"))?;
+        Ok(Self { region, config })
+    }
+}
