@@ -1,0 +1,1 @@
+"""Puts the sandbox's parts together in one namespace and looks after them. Standard library only."""

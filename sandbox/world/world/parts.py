@@ -1,0 +1,156 @@
+"""The parts and their command lines. Everything that is not the cluster's own listens at 10.0.0.1 or behind it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from .paths import ACCESS_KEY, ACCOUNT, BIN, CACHE, CHARTS, ECR, EKS_IMAGES, INSIDE, NAMES, NODE_KEY, NODE_SECRET, REGION, REGISTRIES, REPO, SANDBOX, SECRET_KEY, Wrong, World
+from .processes import Part, answers, listens
+
+ADDRESS = "10.0.0.1"  # of everything that has a name
+API = "10.0.0.3:6443"  # where the API server really listens; 10.0.0.1:6443 is open only while a cluster exists
+KUBE = BIN / "sandbox-kube"
+PUSH = {"upstream": 18096, "ecr": 18097, "tokens": 18095}
+CONTROL = 5006  # the world's own port on loopback: sign-in, mounts
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `up` was told."""
+
+    speed: float = 10.0
+    aiperf: str = "installed"  # what new file systems hold: installed, wheels, none
+    faults: str = ""
+
+
+def setup_output(script: Path, *arguments: str) -> Path:
+    """Folder that a part's setup prints; it has been made by scripts/setup, so this is quick."""
+    done = subprocess.run([str(script), *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise Wrong(f"{script.relative_to(REPO)} failed:\n{done.stderr.strip()}\nRun scripts/setup to see it at length.")
+    return Path(done.stdout.strip().splitlines()[-1])
+
+
+def venv(name: str) -> Path:
+    own = SANDBOX / name / "setup.sh"
+    if own.exists():
+        return setup_output(own) / "bin" / "python"
+    return setup_output(SANDBOX / "venv.sh", name, str(SANDBOX / name / "requirements.txt")) / "bin" / "python"
+
+
+def upstream_store() -> Path:
+    """Storage of the upstream registry: images, charts, and which host has what."""
+    python = venv("images")
+    done = subprocess.run([str(python), "-m", "images", "store"], cwd=SANDBOX / "images", capture_output=True, text=True)
+    if done.returncode:
+        raise Wrong(f"the upstream registry's images cannot be made:\n{done.stderr.strip()[-2000:]}")
+    return Path(done.stdout.strip().splitlines()[-1])
+
+
+def write_settings(world: World, store: Path) -> None:
+    """Files that the parts read: names, the front's hosts, the emulator's keys, the nodes' registries."""
+    world.write("hosts.json", {name: ADDRESS for name in NAMES})
+    hosts: dict[str, list[str]] = json.loads((store / "hosts.json").read_text())
+    front: dict[str, object] = {ECR: {"proxy": f"http://{ADDRESS}:5005"}}
+    tokens = {path: f"http://127.0.0.1:{PUSH['tokens']}" for path in ("/token", "/auth/token", "/proxy_auth")}
+    for name in (*REGISTRIES, EKS_IMAGES):
+        known = hosts.get("docker.io" if name.endswith("docker.io") else name)
+        front[name] = {"proxy": f"http://127.0.0.1:{PUSH['upstream']}", "paths": tokens, **({"only": known} if known else {})}
+    for name in CHARTS:
+        front[name] = {"files": str(store / "charts")}
+    world.write("front.json", front)
+    (world.folder / "keys.toml").write_text(
+        f'[{ACCESS_KEY}]\nsecret = "{SECRET_KEY}"\narn = "arn:aws:iam::{ACCOUNT}:user/sandbox"\n'
+        f'[{NODE_KEY}]\nsecret = "{NODE_SECRET}"\narn = "arn:aws:sts::{ACCOUNT}:assumed-role/sandbox-nodes/i-0123456789abcdef0"\n'
+    )
+
+
+def outer_parts(world: World, options: Options, store: Path) -> list[Part]:
+    """All but the cluster, in the order in which they start."""
+    inside, logs = INSIDE, world.logs
+    hook = f"curl -sS --fail-with-body --max-time 1800 --unix-socket {inside}/world.sock --data-binary @- http://world/hook"
+    registry = {"OTEL_TRACES_EXPORTER": "none", "REGISTRY_LOG_ACCESSLOG_DISABLED": "true"}
+    aws = Part(
+        "aws",
+        [
+            str(venv("aws")), "-m", "sandbox_aws", "--host", ADDRESS, "--port", "5005", "--factor", str(options.speed), "--account", ACCOUNT,
+            "--keys", f"{inside}/keys.toml", "--eks-endpoint", f"https://{ADDRESS}:6443", "--eks-ca", f"{inside}/ca.crt",
+            "--hook-nodes-start", hook, "--hook-nodes-stop", hook, "--hook-addon", hook,
+            "--registry", ECR, "--registry-backend", f"http://127.0.0.1:{PUSH['ecr']}", "--journal", f"{inside}/journal.jsonl",
+            *(["--faults", options.faults] if options.faults else []),
+        ],
+        logs, {"SANDBOX_HOOK_CLUSTER": hook, "SANDBOX_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true"}, SANDBOX / "aws",
+        answers(f"http://{ADDRESS}:5005/_sandbox/health"),
+    )  # fmt: skip
+    hub = Part(
+        "hub",
+        [str(venv("hub")), "-m", "hub", "--state", str(CACHE / "hub"), "--host", ADDRESS, "--cdn-url", "http://cdn.hub.sandbox:18091", "--factor", str(options.speed)],
+        logs, {}, SANDBOX / "hub", listens(ADDRESS, 18090),
+    )  # fmt: skip
+    tokens = Part(
+        "tokens", [str(venv("images")), "-m", "images.token_server", "images.toml", "--state", f"{inside}/tokens"], logs, {}, SANDBOX / "images",
+        listens("127.0.0.1", PUSH["tokens"]),
+    )  # fmt: skip
+    upstream = Part(
+        "upstream", ["docker-registry", "serve", str(SANDBOX / "images" / "upstream.yml")], logs,
+        {**registry, "REGISTRY_STORAGE_FILESYSTEM_ROOTDIRECTORY": str(store / "registry"), "REGISTRY_AUTH_TOKEN_ROOTCERTBUNDLE": f"{inside}/tokens/token.crt",
+         "REGISTRY_AUTH_TOKEN_REALM": "https://auth.docker.io/token"},
+        None, listens("127.0.0.1", PUSH["upstream"]),
+    )  # fmt: skip
+    ecr = Part(
+        "ecr", ["docker-registry", "serve", str(SANDBOX / "world" / "ecr.yml")], logs,
+        {**registry, "REGISTRY_STORAGE_FILESYSTEM_ROOTDIRECTORY": f"{inside}/ecr"}, None, listens("127.0.0.1", PUSH["ecr"]),
+    )  # fmt: skip
+    front = Part(
+        "front", [str(KUBE), "front", "-listen", f"{ADDRESS}:443", "-dns", "10.0.0.2:53", "-names", f"{inside}/hosts.json", "-config", f"{inside}/front.json", "-ca", f"{inside}/ca"],
+        logs, {}, None, listens(ADDRESS, 443),
+    )  # fmt: skip
+    return [aws, hub, tokens, upstream, ecr, front]
+
+
+def way_in(world: World, name: str, port: int) -> Part:
+    """A unix socket in the sandbox's folder that leads to one port of the world."""
+    return Part(f"in-{name}", ["socat", f"UNIX-LISTEN:{INSIDE}/{name}.sock,fork,unlink-early", f"TCP:{ADDRESS}:{port}"], world.logs)
+
+
+def control_plane(world: World, speed: float) -> list[Part]:
+    """etcd, API server, controllers, scheduler and cluster network, in the order in which they need each other."""
+    inside, logs, url = INSIDE, world.logs, "http://127.0.0.1:12379"
+    ca, api = f"{inside}/ca.crt", f"{inside}/api"
+    aggregator = [f"--requestheader-client-ca-file={ca}", f"--proxy-client-cert-file={inside}/admin.crt", f"--proxy-client-key-file={inside}/admin.key", "--requestheader-allowed-names=admin"]
+    etcd = Part(
+        "etcd",
+        [str(KUBE), "etcd", "--data-dir", f"{inside}/etcd", "--listen-client-urls", url, "--advertise-client-urls", url,
+         "--listen-peer-urls", "http://127.0.0.1:12380", "--unsafe-no-fsync", "--log-level", "warn"],
+        logs, {}, None, answers(f"{url}/health"),
+    )  # fmt: skip
+    host, port = API.split(":")
+    server = Part(
+        "kube-apiserver",
+        [str(KUBE), "kube-apiserver", f"--etcd-servers={url}", f"--secure-port={port}", f"--bind-address={host}", f"--advertise-address={ADDRESS}",
+         "--service-cluster-ip-range=10.100.0.0/16", "--authorization-mode=RBAC", f"--client-ca-file={ca}", "--enable-aggregator-routing=true",
+         f"--tls-cert-file={api}.crt", f"--tls-private-key-file={api}.key", f"--service-account-key-file={inside}/sa.key", f"--service-account-signing-key-file={inside}/sa.key",
+         "--service-account-issuer=https://kubernetes.default.svc", "--allow-privileged", "--kubelet-preferred-address-types=InternalIP", *aggregator,
+         f"--authentication-token-webhook-config-file={inside}/signin.yaml", "--authentication-token-webhook-version=v1", "--authentication-token-webhook-cache-ttl=2s",
+         f"--audit-policy-file={SANDBOX}/world/audit.yaml", f"--audit-log-path={inside}/audit.log"],
+        logs,
+    )  # fmt: skip
+    controllers = Part(
+        "kube-controller-manager",
+        [str(KUBE), "kube-controller-manager", f"--kubeconfig={inside}/kubeconfig", "--bind-address=127.0.0.1", f"--service-account-private-key-file={inside}/sa.key",
+         f"--root-ca-file={ca}", "--use-service-account-credentials", "--leader-elect=false", "--pvclaimbinder-sync-period=1s", "--node-monitor-grace-period=5m",
+         "--controllers=*,-nodeipam,-cloud-node-lifecycle"],
+        logs, {}, None, listens("127.0.0.1", 10257),
+    )  # fmt: skip
+    scheduler = Part(
+        "kube-scheduler", [str(KUBE), "kube-scheduler", f"--kubeconfig={inside}/kubeconfig", "--bind-address=127.0.0.1", "--leader-elect=false"],
+        logs, {}, None, listens("127.0.0.1", 10259),
+    )  # fmt: skip
+    net = Part(
+        "net", [str(KUBE), "net", "-hosts", f"{inside}/hosts.json", "-gate", "kube-system/kube-dns"], logs, {"KUBECONFIG": f"{inside}/kubeconfig"}, None,
+        listens("10.100.0.10", 53),
+    )  # fmt: skip
+    return [etcd, server, controllers, scheduler, net]
