@@ -25,7 +25,7 @@ type host struct {
 	Proxy string            `json:"proxy,omitempty"` // http address of the server behind
 	Paths map[string]string `json:"paths,omitempty"` // path prefix -> another server behind
 	Files string            `json:"files,omitempty"` // folder that is served instead; it holds one folder a host
-	Only  []string          `json:"only,omitempty"`  // repositories that this registry has; empty: all
+	Only  []string          `json:"only"`            // repositories that this registry has; null: all
 }
 
 // Main serves until it is killed.
@@ -97,7 +97,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // has tells whether the path's repository is one of this registry's.
 func (h host) has(path string) bool {
 	repository, ok := strings.CutPrefix(path, "/v2/")
-	if !ok || repository == "" || len(h.Only) == 0 {
+	if !ok || repository == "" || h.Only == nil {
 		return true
 	}
 	for _, known := range h.Only {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import http.client
 import json
 import os
@@ -83,12 +84,13 @@ def up(here: World, args: argparse.Namespace) -> None:
     for log in here.logs.glob("*.log"):
         log.unlink()
     certificates.make(here.folder, here.name)
-    here.write("options.json", {"speed": args.speed or parts.Options.speed, "aiperf": args.aiperf, "faults": str(Path(args.faults).resolve()) if args.faults else ""})
+    faults = str(Path(args.faults).resolve()) if args.faults else ""
+    options = parts.Options(args.speed or parts.Options.speed, args.aiperf, faults, **parts.found())
+    here.write("options.json", dataclasses.asdict(options))
     here.write("kubeconfig", certificates.kubeconfig(str(INSIDE), f"https://{parts.API}"))
     here.write("outside.kubeconfig", certificates.kubeconfig(str(here.folder), f"https://127.0.0.1:{ports['api']}"))
     here.write("signin.yaml", certificates.webhook(f"http://127.0.0.1:{parts.CONTROL}/signin"))
-    parts.write_settings(here, parts.upstream_store())
-    lay_content(here)
+    parts.write_settings(here, options)
     launch(here)
     print(f"sandbox {here.name} is up after {time.monotonic() - began:.1f} s; run things in it: scripts/sandbox exec{named(here)} CMD…")
 
@@ -102,13 +104,6 @@ def clear(path: Path) -> None:
         subprocess.run(["rm", "-rf", str(path)], check=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def lay_content(here: World) -> None:
-    python = parts.venv("images")
-    done = subprocess.run([str(python), "-m", "images", "lay", str(here.folder)], cwd=parts.SANDBOX / "images", capture_output=True, text=True)
-    if done.returncode:
-        raise Wrong(f"the programs of images cannot be laid out:\n{done.stderr.strip()[-2000:]}")
 
 
 def launch(here: World) -> None:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from .cluster import AWS
-from .paths import CACHE, INSIDE
+from .parts import Options
+from .paths import INSIDE
 
 LOCK = threading.Lock()
 
 
-def mount(query: dict[str, str], cluster: str, aiperf: str) -> dict[str, Any]:
+def mount(query: dict[str, str], cluster: str, options: Options) -> dict[str, Any]:
     """Answer of the CSI driver's question; the folder is there when the answer is yes."""
     asked = urllib.parse.urlencode({"cluster": cluster, **query})
     try:
@@ -29,20 +30,21 @@ def mount(query: dict[str, str], cluster: str, aiperf: str) -> dict[str, Any]:
         said.setdefault("error", f"{problem}")
     if said.get("ok"):
         with LOCK:
-            make(INSIDE / "shared" / said.get("path_id", query["volume"]), aiperf)
+            make(INSIDE / "shared" / said.get("path_id", query["volume"]), options)
     return said
 
 
-def make(folder: Path, aiperf: str) -> None:
+def make(folder: Path, options: Options) -> None:
     """Pods have no way out of the sandbox: what they would fetch from a package index lies on the new file system."""
     if folder.exists():
         return
     fresh = folder.with_name(folder.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True, mode=0o755)
-    for source, name, wanted in (("wheels", "wheels", aiperf != "none"), ("installed", "aiperf-0.13.0", aiperf == "installed")):
-        if wanted and (CACHE / "aiperf" / source).is_dir():
-            lay(CACHE / "aiperf" / source, fresh / name)
+    for source, name, wanted in (("wheels", "wheels", options.aiperf != "none"), ("installed", "aiperf-0.13.0", options.aiperf == "installed")):
+        made = Path(options.wheels, source)
+        if wanted and (made / ".complete").exists():
+            lay(made, fresh / name)
     fresh.rename(folder)
 
 

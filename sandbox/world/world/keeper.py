@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from . import addons, filesystems, parts, signing
@@ -20,9 +21,7 @@ TOKEN_AGE = 6 * 3600  # seconds after which the nodes' ECR token is fetched anew
 class Keeper:
     def __init__(self, world: World, options: parts.Options) -> None:
         self.world, self.options = world, options
-        self.store = parts.upstream_store()
-        parts.write_settings(world, self.store)
-        self.others = parts.outer_parts(world, options, self.store)
+        self.others = parts.outer_parts(world, options)
         self.ways = [parts.way_in(world, name, port) for name, port in PORTS.items()]
         self.cluster, self.nodes = Cluster(world, options), Nodes(world, options)
         self.born = time.time()
@@ -47,6 +46,7 @@ class Keeper:
         at_once(*(lambda part=part: bring(part) for part in single), lambda: bring(by_name["upstream"], by_name["tokens"]))
         for way in self.ways:
             way.start()
+            way.wait_ready()
         self.node_registries()
         threading.Thread(target=self._renew, daemon=True, name="ECR token").start()
 
@@ -99,11 +99,11 @@ class Keeper:
 
     def image_version(self, addon: str) -> str:
         """The version of an add-on's image that EKS's registry has."""
-        folder = self.store / "registry" / "docker/registry/v2/repositories" / addons.ADDONS[addon].image / "_manifests" / "tags"
+        folder = Path(self.options.store) / "registry" / "docker/registry/v2/repositories" / addons.ADDONS[addon].image / "_manifests" / "tags"
         return sorted(one.name for one in folder.iterdir())[-1]
 
     def mount(self, query: dict[str, str]) -> dict[str, Any]:
-        return filesystems.mount(query, self.cluster.owner, self.options.aiperf)
+        return filesystems.mount(query, self.cluster.owner, self.options)
 
     # ---- what the command line asks --------------------------------------------------------------------------------------------
 

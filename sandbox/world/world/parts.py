@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .paths import ACCESS_KEY, ACCOUNT, BIN, CACHE, CHARTS, ECR, EKS_IMAGES, INSIDE, NAMES, NODE_KEY, NODE_SECRET, REGION, REGISTRIES, REPO, SANDBOX, SECRET_KEY, Wrong, World
@@ -19,48 +20,47 @@ CONTROL = 5006  # the world's own port on loopback: sign-in, mounts
 
 @dataclass(frozen=True)
 class Options:
-    """What `up` was told."""
+    """What `up` was told, and what setup has made."""
 
     speed: float = 10.0
     aiperf: str = "installed"  # what new file systems hold: installed, wheels, none
     faults: str = ""
+    pythons: dict[str, str] = field(default_factory=dict)  # part -> its interpreter
+    store: str = ""  # storage of the upstream registry: images, charts, and which host has what
+    wheels: str = ""  # folder of aiperf's wheels and of its installation
 
 
-def setup_output(script: Path, *arguments: str) -> Path:
-    """Folder that a part's setup prints; it has been made by scripts/setup, so this is quick."""
-    done = subprocess.run([str(script), *arguments], capture_output=True, text=True)
+def output(*command: str, cwd: Path = SANDBOX) -> str:
+    """Last line of what a part's own setup prints. scripts/setup has made it all before, so that this is quick."""
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
     if done.returncode:
-        raise Wrong(f"{script.relative_to(REPO)} failed:\n{done.stderr.strip()}\nRun scripts/setup to see it at length.")
-    return Path(done.stdout.strip().splitlines()[-1])
+        raise Wrong(f"{' '.join(command)} failed:\n{done.stderr.strip()[-2000:]}\nRun scripts/setup to see it at length.")
+    return done.stdout.strip().splitlines()[-1]
 
 
-def venv(name: str) -> Path:
-    own = SANDBOX / name / "setup.sh"
-    if own.exists():
-        return setup_output(own) / "bin" / "python"
-    return setup_output(SANDBOX / "venv.sh", name, str(SANDBOX / name / "requirements.txt")) / "bin" / "python"
+def found() -> dict[str, object]:
+    """What setup has made, for Options."""
+    pythons = {name: output(str(SANDBOX / "venv.sh"), name, f"{name}/requirements.txt") + "/bin/python" for name in ("images", "hub")}
+    pythons["aws"] = output(str(SANDBOX / "aws" / "setup.sh")) + "/bin/python"
+    lock = hashlib.sha256((REPO / "configs" / "aiperf-0.13.0.lock").read_bytes()).hexdigest()
+    return {
+        "pythons": pythons,
+        "store": output(pythons["images"], "-m", "images", "store", cwd=SANDBOX / "images"),
+        "wheels": str(CACHE / "aiperf" / lock[:12]),
+    }
 
 
-def upstream_store() -> Path:
-    """Storage of the upstream registry: images, charts, and which host has what."""
-    python = venv("images")
-    done = subprocess.run([str(python), "-m", "images", "store"], cwd=SANDBOX / "images", capture_output=True, text=True)
-    if done.returncode:
-        raise Wrong(f"the upstream registry's images cannot be made:\n{done.stderr.strip()[-2000:]}")
-    return Path(done.stdout.strip().splitlines()[-1])
-
-
-def write_settings(world: World, store: Path) -> None:
+def write_settings(world: World, options: Options) -> None:
     """Files that the parts read: names, the front's hosts, the emulator's keys, the nodes' registries."""
     world.write("hosts.json", {name: ADDRESS for name in NAMES})
-    hosts: dict[str, list[str]] = json.loads((store / "hosts.json").read_text())
+    hosts: dict[str, list[str]] = json.loads(Path(options.store, "hosts.json").read_text())
     front: dict[str, object] = {ECR: {"proxy": f"http://{ADDRESS}:5005"}}
     tokens = {path: f"http://127.0.0.1:{PUSH['tokens']}" for path in ("/token", "/auth/token", "/proxy_auth")}
     for name in (*REGISTRIES, EKS_IMAGES):
-        known = hosts.get("docker.io" if name.endswith("docker.io") else name)
-        front[name] = {"proxy": f"http://127.0.0.1:{PUSH['upstream']}", "paths": tokens, **({"only": known} if known else {})}
+        known = hosts.get("docker.io" if name.endswith("docker.io") else name, [])
+        front[name] = {"proxy": f"http://127.0.0.1:{PUSH['upstream']}", "paths": tokens, "only": known}
     for name in CHARTS:
-        front[name] = {"files": str(store / "charts")}
+        front[name] = {"files": f"{options.store}/charts"}
     world.write("front.json", front)
     (world.folder / "keys.toml").write_text(
         f'[{ACCESS_KEY}]\nsecret = "{SECRET_KEY}"\narn = "arn:aws:iam::{ACCOUNT}:user/sandbox"\n'
@@ -68,7 +68,7 @@ def write_settings(world: World, store: Path) -> None:
     )
 
 
-def outer_parts(world: World, options: Options, store: Path) -> list[Part]:
+def outer_parts(world: World, options: Options) -> list[Part]:
     """All but the cluster, in the order in which they start."""
     inside, logs = INSIDE, world.logs
     hook = f"curl -sS --fail-with-body --max-time 1800 --unix-socket {inside}/world.sock --data-binary @- http://world/hook"
@@ -76,7 +76,7 @@ def outer_parts(world: World, options: Options, store: Path) -> list[Part]:
     aws = Part(
         "aws",
         [
-            str(venv("aws")), "-m", "sandbox_aws", "--host", ADDRESS, "--port", "5005", "--factor", str(options.speed), "--account", ACCOUNT,
+            options.pythons["aws"], "-m", "sandbox_aws", "--host", ADDRESS, "--port", "5005", "--factor", str(options.speed), "--account", ACCOUNT,
             "--keys", f"{inside}/keys.toml", "--eks-endpoint", f"https://{ADDRESS}:6443", "--eks-ca", f"{inside}/ca.crt",
             "--hook-nodes-start", hook, "--hook-nodes-stop", hook, "--hook-addon", hook,
             "--registry", ECR, "--registry-backend", f"http://127.0.0.1:{PUSH['ecr']}", "--journal", f"{inside}/journal.jsonl",
@@ -87,17 +87,16 @@ def outer_parts(world: World, options: Options, store: Path) -> list[Part]:
     )  # fmt: skip
     hub = Part(
         "hub",
-        [str(venv("hub")), "-m", "hub", "--state", str(CACHE / "hub"), "--host", ADDRESS, "--cdn-url", "http://cdn.hub.sandbox:18091", "--factor", str(options.speed)],
-        logs, {}, SANDBOX / "hub", listens(ADDRESS, 18090),
+        [options.pythons["hub"], "-m", "hub", "--state", str(CACHE / "hub")],
+        logs, {}, SANDBOX / "hub", listens("127.0.0.1", 18090),
     )  # fmt: skip
     tokens = Part(
-        "tokens", [str(venv("images")), "-m", "images.token_server", "images.toml", "--state", f"{inside}/tokens"], logs, {}, SANDBOX / "images",
+        "tokens", [options.pythons["images"], "-m", "images.token_server", "images.toml", "--state", f"{inside}/tokens"], logs, {}, SANDBOX / "images",
         listens("127.0.0.1", PUSH["tokens"]),
     )  # fmt: skip
     upstream = Part(
         "upstream", ["docker-registry", "serve", str(SANDBOX / "images" / "upstream.yml")], logs,
-        {**registry, "REGISTRY_STORAGE_FILESYSTEM_ROOTDIRECTORY": str(store / "registry"), "REGISTRY_AUTH_TOKEN_ROOTCERTBUNDLE": f"{inside}/tokens/token.crt",
-         "REGISTRY_AUTH_TOKEN_REALM": "https://auth.docker.io/token"},
+        {**registry, "REGISTRY_STORAGE_FILESYSTEM_ROOTDIRECTORY": f"{options.store}/registry", "REGISTRY_AUTH_TOKEN_ROOTCERTBUNDLE": f"{inside}/tokens/token.crt"},
         None, listens("127.0.0.1", PUSH["upstream"]),
     )  # fmt: skip
     ecr = Part(
@@ -108,7 +107,11 @@ def outer_parts(world: World, options: Options, store: Path) -> list[Part]:
         "front", [str(KUBE), "front", "-listen", f"{ADDRESS}:443", "-dns", "10.0.0.2:53", "-names", f"{inside}/hosts.json", "-config", f"{inside}/front.json", "-ca", f"{inside}/ca"],
         logs, {}, None, listens(ADDRESS, 443),
     )  # fmt: skip
-    return [aws, hub, tokens, upstream, ecr, front]
+    hub_ways = [
+        Part(f"{name}-way", [str(KUBE), "forward", "-listen", f"{ADDRESS}:{port}", "-to", f"127.0.0.1:{port}"], logs, {}, None, listens(ADDRESS, port))
+        for name, port in (("hub", 18090), ("cdn", 18091))
+    ]
+    return [aws, hub, tokens, upstream, ecr, front, *hub_ways]
 
 
 def way_in(world: World, name: str, port: int) -> Part:
