@@ -1,0 +1,86 @@
+"""One request: tokens in, tokens out, as the engine behind Dynamo's frontend."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from . import answers, world
+from .latency import Model
+
+DEFAULT_LENGTHS = (40, 160)  # of text that nobody asked to be longer or shorter
+
+
+class Generator:
+    def __init__(self, tokenizer: Tokenizer, stops: set[int], most: int, counters: Any = None) -> None:
+        self.tokenizer, self.stops, self.most = tokenizer, stops, most
+        self.latency, self.counters = Model(), counters
+        self.filler: list[int] = tokenizer.encode(answers.TEXT, add_special_tokens=False).ids
+
+    def tokens(self, prompt: str, seed: int | None, ignore_eos: bool) -> Iterator[int]:
+        """What the model would say if nobody stopped it. Ends with the end-of-sequence token, unless that is to be ignored."""
+        mark = answers.seed(prompt, seed)
+        known = answers.answer(prompt, world.fault("wrong-answers"))
+        if answers.thinks(prompt):
+            yield from self._ids(answers.THOUGHT)
+        low, high = DEFAULT_LENGTHS
+        if known is not None:
+            yield from self._ids(known)
+        else:
+            yield from self._running_text(mark, low + mark % (high - low))
+        if not ignore_eos:
+            yield min(self.stops)
+            return
+        while True:
+            yield from self._running_text(mark, len(self.filler))
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def _running_text(self, mark: int, count: int) -> Iterator[int]:
+        for n in range(count):
+            yield self.filler[(mark + n) % len(self.filler)]
+
+    async def generate(self, request: dict[str, Any], context: Any) -> AsyncIterator[dict[str, Any]]:
+        prompt_ids: list[int] = request["token_ids"]
+        stop = request.get("stop_conditions") or {}
+        room = self.most - len(prompt_ids)
+        if room <= 0:
+            yield {"token_ids": [], "finish_reason": f"error: The prompt has {len(prompt_ids)} tokens; the model's context length is {self.most}."}
+            return
+        limit = min(stop.get("max_tokens") or room, room)
+        prompt = self.tokenizer.decode(prompt_ids, skip_special_tokens=False)
+        seed = (request.get("sampling_options") or {}).get("seed")
+        ends = self.stops | {*(stop.get("stop_token_ids") or []), *(stop.get("stop_token_ids_hidden") or [])}
+        said = 0
+        self.latency.running += 1
+        try:
+            dice = random.Random(answers.seed(prompt, seed))
+            due = time.monotonic() + self.latency.first_token(time.monotonic(), len(prompt_ids))
+            for token in self.tokens(prompt, seed, bool(stop.get("ignore_eos"))):
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                if context is not None and (context.is_stopped() or context.is_killed()):
+                    yield self._last([], "cancelled", len(prompt_ids), said)
+                    return
+                due += self.latency.next_token(dice)
+                said += 1
+                if self.counters:
+                    self.counters.tokens(1 if said > 1 else len(prompt_ids))
+                if token in ends and said >= (stop.get("min_tokens") or 0) and not stop.get("ignore_eos"):
+                    yield self._last([token], "stop", len(prompt_ids), said)
+                    return
+                if said >= limit:
+                    yield self._last([token], "length", len(prompt_ids), said)
+                    return
+                yield {"token_ids": [token], "index": 0}
+        finally:
+            self.latency.running -= 1
+
+    def _last(self, tokens: list[int], reason: str, asked: int, said: int) -> dict[str, Any]:
+        usage = {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
+        return {"token_ids": tokens, "index": 0, "finish_reason": reason, "completion_usage": usage}

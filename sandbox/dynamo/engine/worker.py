@@ -1,0 +1,99 @@
+"""`python3 -m dynamo.vllm` in the sandbox: the real flags, checks and runtime of Dynamo; an engine that knows some answers.
+
+The order is the real one: command line, runtime (its health server answers from then on), devices and model files, weights, registration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import flags, startup
+
+sys.argv[0] = "__main__.py"  # as in the usage line of `python3 -m`
+flags.install()
+
+import uvloop  # noqa: E402
+from dynamo.common.utils.graceful_shutdown import install_signal_handlers  # noqa: E402
+from dynamo.common.utils.runtime import create_runtime  # noqa: E402
+from dynamo.llm import ModelInput, ModelRuntimeConfig, ModelType, WorkerType, register_model  # noqa: E402
+from dynamo.runtime.logging import configure_dynamo_logging  # noqa: E402
+from dynamo.vllm.args import Config, parse_args  # noqa: E402
+from dynamo.vllm.constants import DisaggregationMode  # noqa: E402
+from dynamo.vllm.health_check import VllmHealthCheckPayload  # noqa: E402
+from tokenizers import Tokenizer  # noqa: E402
+
+from .counters import Counters  # noqa: E402
+from .generate import Generator  # noqa: E402
+
+configure_dynamo_logging()
+logger = logging.getLogger("dynamo.vllm")
+
+
+def prepare(config: Config) -> dict[str, Any]:
+    """All that can be wrong before weights are read, in the order in which the engine meets it."""
+    args = config.engine_args
+    if config.disaggregation_mode == DisaggregationMode.ENCODE:
+        startup.refuse_encode_worker(config.model)
+    if config.disaggregation_mode != DisaggregationMode.AGGREGATED:
+        raise SystemExit(f"sandbox: a worker of mode {config.disaggregation_mode.value} is not there yet")
+    flags.refuse_unknown_names(args)
+    found = startup.check_model(config.model, bool(args.trust_remote_code))
+    startup.check_devices(args)
+    return found
+
+
+def context_length(config: Config, found: dict[str, Any]) -> int:
+    most = int({**found, **found.get("llm_config", {}), **found.get("text_config", {})}.get("max_position_embeddings", 32768))
+    asked = config.engine_args.max_model_len
+    if asked not in (None, -1) and asked > most and not os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN"):
+        raise ValueError(
+            f"User-specified max_model_len ({asked}) is greater than the derived max_model_len (max_position_embeddings={most} or model_max_length=None "
+            "in model's config.json). To allow overriding this maximum, set the env var VLLM_ALLOW_LONG_MAX_MODEL_LEN=1."
+        )
+    return most if asked in (None, -1) else int(asked)
+
+
+def runtime_config(config: Config, most: int) -> ModelRuntimeConfig:
+    facts = ModelRuntimeConfig()
+    facts.context_length = most
+    facts.total_kv_blocks = 65536
+    facts.max_num_seqs = config.engine_args.max_num_seqs or 256
+    facts.max_num_batched_tokens = config.engine_args.max_num_batched_tokens or 8192
+    facts.tool_call_parser = config.dyn_tool_call_parser
+    facts.reasoning_parser = config.dyn_reasoning_parser
+    return facts
+
+
+async def serve(config: Config) -> None:
+    stopped, endpoints = asyncio.Event(), []
+    runtime, loop = create_runtime(config.discovery_backend, config.request_plane, config.event_plane, response_plane=config.response_plane)
+    install_signal_handlers(loop, runtime, endpoints, stopped)
+    found = prepare(config)
+    most = context_length(config, found)
+    await asyncio.to_thread(startup.load, config.model)
+    tokenizer = Tokenizer.from_file(str(Path(config.model) / "tokenizer.json"))
+    ends = found.get("eos_token_id", 1)
+    with Counters(config.engine_args.tensor_parallel_size) as counters:
+        generator = Generator(tokenizer, {ends} if isinstance(ends, int) else set(ends), most, counters)
+        endpoint = runtime.endpoint(f"{config.namespace}.{config.component}.{config.endpoint}")
+        endpoints.append(endpoint)
+        await register_model(
+            ModelInput.Tokens, ModelType.Chat | ModelType.Completions, endpoint, config.model, config.served_model_name or config.model,
+            kv_cache_block_size=config.engine_args.block_size or 16, runtime_config=runtime_config(config, most),
+            custom_template_path=config.custom_jinja_template, worker_type=WorkerType.Aggregated,
+        )  # fmt: skip
+        logger.info("Model %s is registered", config.served_model_name or config.model)
+        await endpoint.serve_endpoint(generator.generate, health_check_payload=VllmHealthCheckPayload(None).to_dict())
+
+
+def main() -> None:
+    uvloop.run(serve(parse_args()))
+
+
+if __name__ == "__main__":
+    main()
