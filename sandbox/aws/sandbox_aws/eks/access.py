@@ -9,6 +9,8 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.core.utils import utcnow
 from moto.eks.exceptions import InvalidParameterException, InvalidRequestException, ResourceInUseException
 
+from .. import iam
+from ..config import SETTINGS
 from .base import Base
 
 KINDS = {"STANDARD", "EC2", "EC2_LINUX", "EC2_WINDOWS", "FARGATE_LINUX", "HYBRID_LINUX", "HYPERPOD_LINUX"}
@@ -45,11 +47,14 @@ class AccessCalls(Base):
             raise InvalidParameterException(message=f"The specified type is invalid: {kind}")
         if any(group.startswith("system:") for group in get("kubernetesGroups") or []):
             raise InvalidParameterException(message="The kubernetes group name is invalid, it cannot start with system:")
+        if arn in cluster.entries and self._same_call(cluster.entries[arn]):
+            return ActionResult({"accessEntry": _public(cluster.entries[arn])})
         if arn in cluster.entries:
             raise ResourceInUseException(clusterName=cluster.name, message="The specified access entry resource is already in use on this cluster.")
         entry = self._entry(
             cluster, arn, get("kubernetesGroups") or (["system:nodes"] if kind == "EC2" else []), kind, get("tags") or {}, get("username")
         )
+        entry["_asked"] = self._asked()
         return ActionResult({"accessEntry": _public(entry)})
 
     def describe_access_entry(self) -> ActionResult:
@@ -87,7 +92,7 @@ class AccessCalls(Base):
             {"clusterName": entry["clusterName"], "principalArn": entry["principalArn"], "associatedAccessPolicies": entry["policies"]}
         )
 
-    def _associate(self, cluster: Any, namespace: str, account: str, role: str) -> dict[str, Any]:
+    def _associate(self, cluster: Any, namespace: str, account: str, role: str, tags: dict[str, str] | None = None) -> dict[str, Any]:
         for row in cluster.identities.values():
             if (row["namespace"], row["serviceAccount"]) == (namespace, account):
                 raise ResourceInUseException(clusterName=cluster.name, message="Association already exists: " + row["associationId"])
@@ -99,24 +104,33 @@ class AccessCalls(Base):
             "roleArn": role,
             "associationId": ident,
             "associationArn": f"{cluster.arn.replace(':cluster/', ':podidentityassociation/')}/{ident}",
+            "tags": tags or {},
             "createdAt": utcnow(),
             "modifiedAt": utcnow(),
         }
         return cluster.identities[ident]
 
     def create_pod_identity_association(self) -> ActionResult:
-        get = self._get_param
-        return ActionResult({"association": self._associate(self._cluster(), get("namespace"), get("serviceAccount"), get("roleArn"))})
+        cluster, get = self._ready_cluster(), self._get_param
+        for known in cluster.identities.values():
+            if self._same_call(known):
+                return ActionResult({"association": _public(known)})
+        problem = iam.role_problem(get("roleArn")) if SETTINGS.strict else None
+        if problem:
+            raise InvalidParameterException(clusterName=cluster.name, message=problem)
+        row = self._associate(cluster, get("namespace"), get("serviceAccount"), get("roleArn"), get("tags"))
+        row["_asked"] = self._asked()
+        return ActionResult({"association": _public(row)})
 
     def describe_pod_identity_association(self) -> ActionResult:
-        return ActionResult({"association": self._of("identities", self._get_param("associationId"), "association")})
+        return ActionResult({"association": _public(self._of("identities", self._get_param("associationId"), "association"))})
 
     def list_pod_identity_associations(self) -> ActionResult:
         namespace, account = self._get_param("namespace"), self._get_param("serviceAccount")
         return ActionResult(
             {
                 "associations": [
-                    row
+                    {key: row[key] for key in ("clusterName", "namespace", "serviceAccount", "associationArn", "associationId")}
                     for row in self._cluster().identities.values()
                     if namespace in (None, row["namespace"]) and account in (None, row["serviceAccount"])
                 ]
@@ -126,8 +140,8 @@ class AccessCalls(Base):
     def delete_pod_identity_association(self) -> ActionResult:
         row = self._of("identities", self._get_param("associationId"), "association")
         del self._cluster().identities[row["associationId"]]
-        return ActionResult({"association": row})
+        return ActionResult({"association": _public(row)})
 
 
 def _public(entry: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if key != "policies"}
+    return {key: value for key, value in entry.items() if key != "policies" and not key.startswith("_")}

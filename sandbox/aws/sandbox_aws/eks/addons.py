@@ -55,7 +55,7 @@ class AddonCalls(Base):
         life, status, issues = addon["_life"], addon["_life"].state(), []
         if status == "CREATE_FAILED":
             issues = [{"code": "InternalFailure", "message": life.reason, "resourceIds": []}]
-        elif life.gated and life.outcome == "" and clock.world().clock.now() >= life.due:
+        elif life.operation == "CreateAddon" and life.gated and life.outcome == "" and clock.world().clock.now() >= life.due:
             answer = HOOKS.addon(
                 {
                     "cluster": cluster.name,
@@ -87,6 +87,8 @@ class AddonCalls(Base):
     def create_addon(self) -> ActionResult:
         cluster, get, world = self._ready_cluster(), self._get_param, clock.world()
         name, known = get("addonName"), offerings.addons()
+        if name in cluster.addons and self._same_call(cluster.addons[name]):
+            return ActionResult({"addon": self._shown(cluster, cluster.addons[name])})
         if name not in known:
             raise InvalidParameterException(clusterName=cluster.name, addonName=name, message=f"Addon {name} specified is not supported")
         if get("addonVersion") and get("addonVersion") not in known[name]:
@@ -111,6 +113,7 @@ class AddonCalls(Base):
             "tags": get("tags") or {},
             "createdAt": world.clock.date(),
             "modifiedAt": world.clock.date(),
+            "_asked": self._asked(),
             "_life": world.begin("eks", "CreateAddon", arn, "CREATING", "ACTIVE", "CREATE_FAILED"),
         }
         self._watch(cluster, cluster.addons[name])
@@ -129,6 +132,27 @@ class AddonCalls(Base):
 
     def delete_addon(self) -> ActionResult:
         cluster, addon = self._cluster(), self._of("addons", self._get_param("addonName"), "addon")
-        addon["_life"] = clock.world().begin("eks", "DeleteAddon", addon["addonArn"], "DELETING", "DELETED", "DELETE_FAILED")
-        clock.world().after(addon["_life"], lambda: cluster.addons.pop(addon["addonName"], None))
+        if addon["_life"].state() == "DELETING":
+            return ActionResult({"addon": self._shown(cluster, addon)})
+        world = clock.world()
+        addon["_life"] = life = world.begin("eks", "DeleteAddon", addon["addonArn"], "DELETING", "DELETED", "DELETE_FAILED")
+
+        def gone() -> None:
+            cluster.addons.pop(addon["addonName"], None)
+            for arn in addon["podIdentityAssociations"]:  # what came with the add-on goes with it
+                cluster.identities.pop(arn.split("/")[-1], None)
+
+        def ended(problem: str) -> None:
+            if problem:
+                life.fail(problem)
+            else:
+                life.succeed()
+                gone()
+
+        if SETTINGS.hook_addon and not life.outcome:
+            life.gated = True
+            payload = {"action": "addon-delete", "cluster": cluster.name, "addon": addon["addonName"], "endpoint": cluster.endpoint}
+            world.agenda.at(life.due, lambda: HOOKS.simple(SETTINGS.hook_addon, payload, ended))
+        else:
+            world.after(life, gone)
         return ActionResult({"addon": self._shown(cluster, addon)})

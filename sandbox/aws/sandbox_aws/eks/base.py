@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 from moto.eks import responses
-from moto.eks.exceptions import InvalidRequestException, ResourceInUseException, ResourceNotFoundException
+from moto.eks.exceptions import InvalidParameterException, InvalidRequestException, ResourceInUseException, ResourceNotFoundException
 
 
 class Base(responses.EKSResponse):
@@ -27,3 +29,21 @@ class Base(responses.EKSResponse):
         if cluster.status in ("DELETING", "FAILED"):
             raise InvalidRequestException(clusterName=cluster.name, message=f"Cluster '{cluster.name}' is in {cluster.status} status")
         return cluster
+
+    # ---- a call made twice is made once ----------------------------------------------------------------------------------------
+
+    def _asked(self) -> tuple[str, str]:
+        """The request's token and what it asked for."""
+        body = json.loads(self.body or "{}")
+        token = str(body.pop("clientRequestToken", ""))
+        return token, hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+    def _same_call(self, known: Any) -> bool:
+        """Whether a thing was made by this very call. The same token with other wishes is refused (the words are assumed)."""
+        before = known.get("_asked") if isinstance(known, dict) else known.__dict__.get("asked") if known is not None else None
+        token, wishes = self._asked()
+        if before is None or not token or before[0] != token:
+            return False
+        if before[1] != wishes:
+            raise InvalidParameterException(message="The client request token was already used with different parameters.")
+        return True

@@ -24,9 +24,8 @@ class ClusterCalls(Base):
     def create_cluster(self) -> ActionResult:
         get, version, world = self._get_param, self._get_param("version"), clock.world()
         compute, storage, network = get("computeConfig"), get("storageConfig"), get("kubernetesNetworkConfig") or {}
-        token = get("clientRequestToken")
         same = self.eks_backend.clusters.get(get("name"))
-        if same and token and same.client_request_token == token:
+        if same and self._same_call(same):
             return ActionResult({"cluster": same})
         if version and version not in offerings.versions():
             raise InvalidParameterException(message=f"unsupported Kubernetes version {version}")
@@ -58,8 +57,9 @@ class ClusterCalls(Base):
         super().create_cluster()
         cluster = self._cluster(get("name"))
         cluster.life = world.begin("eks", "CreateCluster", cluster.arn, "CREATING", "ACTIVE", "FAILED")
-        self._control_plane("start", cluster, SETTINGS.hook_cluster_start, lambda: None)
-        cluster.created_at = world.clock.date()
+        cluster.bootstrap_addons = get("bootstrapSelfManagedAddons", True)
+        self._control_plane("cluster-start", cluster, lambda: None)
+        cluster.created_at, cluster.asked = world.clock.date(), self._asked()
         cluster.region, cluster.enis, cluster.group = self.region, [], None
         if wanted and wanted[0] in known:
             vpc = known[wanted[0]].vpc_id
@@ -74,6 +74,7 @@ class ClusterCalls(Base):
                 },
             )
             cluster.group = group.id
+            ec2.backend(self.region).authorize_security_group_ingress(group.id, "-1", None, None, [], source_groups=[{"GroupId": group.id}])
             cluster.resources_vpc_config = {
                 "endpointPublicAccess": True,
                 "endpointPrivateAccess": False,
@@ -121,27 +122,16 @@ class ClusterCalls(Base):
             if cluster.group and not ec2.in_use(cluster.region, group_id=cluster.group):
                 ec2.backend(cluster.region).delete_security_group(group_id=cluster.group)
 
-        self._control_plane("stop", cluster, SETTINGS.hook_cluster_stop, gone)
+        self._control_plane("cluster-stop", cluster, gone)
         return ActionResult({"cluster": cluster})
 
-    def _control_plane(self, action: str, cluster: Any, command: str, then: Callable[[], None]) -> None:
+    def _control_plane(self, action: str, cluster: Any, then: Callable[[], None]) -> None:
         """What happens when a cluster's life is over; with a command, only once that has ended well."""
-        life, world = cluster.life, clock.world()
-        if not command or life.outcome:
+        life, world, region = cluster.life, clock.world(), self.region
+        if not SETTINGS.hook_cluster or life.outcome:
             world.after(life, then)
             return
         life.gated = True
-        payload = {
-            "action": action,
-            "kind": "cluster",
-            "id": cluster.arn,
-            "cluster": cluster.name,
-            "version": cluster.version or self._get_param("version"),
-            "region": self.region,
-            "endpoint": SETTINGS.eks_endpoint,
-            "tags": cluster.tags or {},
-            "subnets": (cluster.resources_vpc_config or {}).get("subnetIds") or [],
-        }
 
         def ended(problem: str) -> None:
             if problem:
@@ -150,7 +140,19 @@ class ClusterCalls(Base):
                 life.succeed()
                 then()
 
-        world.agenda.at(life.due, lambda: HOOKS.cluster(command, payload, ended))
+        def due() -> None:
+            payload = {
+                "action": action,
+                "id": cluster.arn,
+                "cluster": cluster.name,
+                "version": cluster.version,
+                "region": region,
+                "endpoint": SETTINGS.eks_endpoint,
+                "bootstrapSelfManagedAddons": cluster.bootstrap_addons,
+            }
+            HOOKS.simple(SETTINGS.hook_cluster, payload, ended)
+
+        world.agenda.at(life.due, due)
 
     def _update(self, cluster: Any, operation: str, kind: str, apply: Any = None, busy: bool = False, **params: Any) -> ActionResult:
         world, ident = clock.world(), str(uuid.uuid4())

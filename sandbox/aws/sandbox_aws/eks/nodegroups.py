@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from moto.core.responses import ActionResult
+from moto.eks import models
 from moto.eks.exceptions import InvalidParameterException, ResourceInUseException, ResourceNotFoundException
 
-from .. import clock, ec2, iam
+from .. import clock, ec2, iam, launch
 from ..config import SETTINGS
 from ..hooks import HOOKS
 from .base import Base
@@ -25,58 +26,106 @@ def template_data(region: str, template: dict[str, str] | None) -> dict[str, Any
     return {}
 
 
+def _type_of(group: Any, data: dict[str, Any]) -> str:
+    return data.get("InstanceType") or (group.instance_types or ["t3.medium"])[0]
+
+
+def wanted_of(region: str, cluster: Any, group: Any) -> launch.Wanted:
+    """What a node group asks Auto Scaling for."""
+    data = template_data(region, group.launch_template)
+    others = [
+        (_type_of(one, template_data(region, one.launch_template)), one.scaling_config.get("desiredSize", 0))
+        for other in models.eks_backends[SETTINGS.account][region].clusters.values()
+        for one in other.nodegroups.values()
+        if one is not group and one.capacity_type != "CAPACITY_BLOCK" and one.status not in ("CREATE_FAILED", "DELETING")
+    ]
+    count = group.scaling_config.get("desiredSize", 0)
+    return launch.Wanted(region, _type_of(group, data), count, group.subnets, data, cluster.group or "", group.capacity_type, others)
+
+
 class NodegroupCalls(Base):
     """Names of the methods are the API's."""
 
     def create_nodegroup(self) -> ActionResult:
         cluster, get, world = self._cluster(), self._get_param, clock.world()
-        template, wanted = get("launchTemplate"), get("subnets") or []
-        data = template_data(self.region, template)
-        if SETTINGS.strict:
-            missing = [subnet for subnet in wanted if subnet not in ec2.subnets(self.region)]
-            if missing:
-                raise InvalidParameterException(
-                    clusterName=cluster.name, nodegroupName=get("nodegroupName"), message=f"The subnet ID '{missing[0]}' does not exist"
-                )
-            problem = iam.role_problem(get("nodeRole"))
-            if problem:
-                raise InvalidParameterException(clusterName=cluster.name, nodegroupName=get("nodegroupName"), message=problem)
-        if data.get("InstanceType") and get("instanceTypes"):
-            raise InvalidParameterException(
-                clusterName=cluster.name, message="You cannot specify instance types in both the launch template and the API request."
-            )
-        market = (data.get("InstanceMarketOptions") or {}).get("MarketType")
-        if get("capacityType") == "CAPACITY_BLOCK" and template and data and market != "capacity-block":
-            raise InvalidParameterException(
-                clusterName=cluster.name,
-                message="Capacity type CAPACITY_BLOCK needs a launch template with InstanceMarketOptions.MarketType capacity-block.",
-            )
+        known = cluster.nodegroups.get(get("nodegroupName"))
+        if known is not None and self._same_call(known):
+            return ActionResult({"nodegroup": known})
+        data = self._template(cluster)
+        self._check_nodegroup(cluster, data)
         super().create_nodegroup()
         group = cluster.nodegroups[get("nodegroupName")]
+        group.asked, group.enis = self._asked(), []
         group.version = get("version") or cluster.version
         group.release_version = get("releaseVersion") or f"{group.version}.0-20261120"
         group.node_repair_config, group.update_config = get("nodeRepairConfig"), get("updateConfig") or {"maxUnavailable": 1}
         group.created_at = world.clock.date()
+        if get("launchTemplate"):
+            group.disk_size = None  # the template says so
+            group.remote_access, group.resources = None, {"autoScalingGroups": group.resources["autoScalingGroups"]}
         if data.get("InstanceType"):
             group.instance_types = None
+        if cluster.access_config["authenticationMode"] != "CONFIG_MAP" and group.node_role not in cluster.entries:
+            # EKS lets the nodes of a managed group in by itself
+            self._entry(cluster, group.node_role, ["system:nodes"], "EC2_LINUX", {}, "system:node:{{EC2PrivateDNSName}}")
         group.life = world.begin("eks", "CreateNodegroup", group.arn, "CREATING", "ACTIVE", "CREATE_FAILED")
-        self._nodes("start", cluster, group, data)
+        self._start(cluster, group, data)
         return ActionResult({"nodegroup": group})
 
+    def _template(self, cluster: Any) -> dict[str, Any]:
+        template = self._get_param("launchTemplate")
+        known = [(one.id, one.name) for one in ec2.backend(self.region).launch_templates.values()]
+        if template and not any(template.get("id") == ident or template.get("name") == name for ident, name in known):
+            raise InvalidParameterException(
+                clusterName=cluster.name, message=f"Launch template {template.get('id') or template.get('name')} does not exist."
+            )
+        return template_data(self.region, template)
+
+    def _check_nodegroup(self, cluster: Any, data: dict[str, Any]) -> None:
+        """What EKS refuses at once."""
+        get = self._get_param
+
+        def refuse(message: str) -> None:
+            raise InvalidParameterException(clusterName=cluster.name, nodegroupName=get("nodegroupName"), message=message)
+
+        if SETTINGS.strict:
+            missing = [subnet for subnet in get("subnets") or [] if subnet not in ec2.subnets(self.region)]
+            if missing:
+                refuse(f"The subnet ID '{missing[0]}' does not exist")
+            problem = iam.role_problem(get("nodeRole"))
+            if problem:
+                refuse(problem)
+        if data.get("InstanceType") and get("instanceTypes"):
+            refuse("You cannot specify instance types in both the launch template and the API request.")
+        if data.get("IamInstanceProfile"):
+            refuse("Launch template must not specify an IAM instance profile: the node role is given in the API request.")
+        if any(adapter.get("SubnetId") for adapter in data.get("NetworkInterfaces") or []):
+            refuse("Launch template must not specify a subnet in its network interfaces: subnets are given in the API request.")
+        if data.get("ImageId") and (get("amiType") or "CUSTOM") != "CUSTOM":
+            refuse("You cannot specify an AMI type other than CUSTOM when the launch template specifies an image.")
+        market = (data.get("InstanceMarketOptions") or {}).get("MarketType")
+        if get("capacityType") == "CAPACITY_BLOCK" and get("launchTemplate") and data and market != "capacity-block":
+            refuse("Capacity type CAPACITY_BLOCK needs a launch template with InstanceMarketOptions.MarketType capacity-block.")
+        scaling = get("scalingConfig") or {}
+        if scaling and not scaling.get("minSize", 0) <= scaling.get("desiredSize", 1) <= scaling.get("maxSize", 1):
+            refuse("desired capacity must lie between the minimum and the maximum size")
+
     def _payload(self, action: str, cluster: Any, group: Any, data: dict[str, Any]) -> dict[str, Any]:
-        known = ec2.subnets(self.region)
-        zones = [known[subnet].availability_zone for subnet in group.subnets if subnet in known]
+        wanted, known = wanted_of(self.region, cluster, group), ec2.subnets(self.region)
+        usable = launch.usable_subnets(wanted)
+        zones = [known[subnet].availability_zone for subnet in usable]
         return {
             "action": action,
             "kind": "nodegroup",
             "id": group.arn,
             "cluster": cluster.name,
             "group": group.nodegroup_name,
-            "instanceType": data.get("InstanceType") or (group.instance_types or ["t3.medium"])[0],
-            "count": group.scaling_config.get("desiredSize", 0),
+            "instanceType": wanted.instance_type,
+            "count": wanted.count,
             "zone": zones[0] if zones else None,
             "zones": zones,
-            "subnets": group.subnets,
+            "subnets": usable,
+            "securityGroups": wanted.groups,
             "labels": group.labels,
             "taints": group.taints,
             "capacityType": group.capacity_type,
@@ -88,13 +137,13 @@ class NodegroupCalls(Base):
             "region": self.region,
         }
 
-    def _nodes(self, action: str, cluster: Any, group: Any, data: dict[str, Any]) -> None:
-        """With a start command: the group is ready when its nodes say so."""
-        life = group.life
-        if not SETTINGS.hook_nodes_start or life.outcome == "stuck" or group.scaling_config.get("desiredSize", 0) == 0 and action == "start":
+    def _start(self, cluster: Any, group: Any, data: dict[str, Any]) -> None:
+        """Instances are asked for at once; the group is ready when they have joined, or fails with an issue."""
+        life, world, count = group.life, clock.world(), group.scaling_config.get("desiredSize", 0)
+        if life.outcome == "stuck" or count == 0:
             return
-        failing, payload = life.outcome == "failed", self._payload(action, cluster, group, data)
         life.gated = True
+        wanted, give_up = wanted_of(self.region, cluster, group), life.due + world.latencies.get("eks:NodegroupJoinTimeout")
 
         def finish(good: bool, nodes: list[str], issue: dict[str, str]) -> None:
             if good:
@@ -104,12 +153,26 @@ class NodegroupCalls(Base):
                 life.fail(issue.get("message", ""))
 
         def due() -> None:
-            if failing:
+            if cluster.nodegroups.get(group.nodegroup_name) is not group or group.life is not life:
+                return
+            issue = launch.issue(wanted) if SETTINGS.strict else None
+            apart = launch.apart(wanted, launch.usable_subnets(wanted)[0]) if SETTINGS.strict and not issue else ""
+            if life.outcome == "failed":
                 life.fail(life.reason)
-            elif cluster.nodegroups.get(group.nodegroup_name) is group and group.life is life:
-                HOOKS.start(payload, finish)
+            elif issue:
+                finish(False, [], issue)
+            elif apart and world.clock.now() >= give_up:
+                finish(False, [], {"code": "NodeCreationFailure", "message": f"Instances failed to join the kubernetes cluster ({apart})"})
+            elif apart:
+                world.agenda.at(world.clock.now() + 5, due)  # an instance goes on trying
+            else:
+                group.enis = launch.attach(wanted)
+                if SETTINGS.hook_nodes_start:
+                    HOOKS.start(self._payload("start", cluster, group, data), finish)
+                else:
+                    life.succeed()
 
-        clock.world().agenda.at(life.due, due)
+        world.agenda.at(life.due, due)
 
     def update_nodegroup_config(self) -> ActionResult:
         cluster = self._cluster()
@@ -161,11 +224,13 @@ class NodegroupCalls(Base):
         if group.status == "DELETING":
             return ActionResult({"nodegroup": group})
         group.life = life = world.begin("eks", "DeleteNodegroup", group.arn, "DELETING", "DELETED", "DELETE_FAILED")
-        stopped = {"done": not SETTINGS.hook_nodes_stop}
+        stopped, region = {"done": not SETTINGS.hook_nodes_stop}, self.region
 
         def gone() -> None:
             if stopped["done"]:
                 cluster.nodegroups.pop(name, None)
+                for eni in group.enis:
+                    ec2.drop_eni(region, eni)
                 if life.gated:
                     life.succeed()
             elif life.outcome == "":
