@@ -1,0 +1,132 @@
+"""The operator's CustomResourceDefinitions, structural, built from `fields.tsv`: what was read in the upstream CRDs (2026-11-30; 1.4 to 1.5-dev).
+
+Core Kubernetes types are named there and not opened: they keep what they are given. The count of CEL rules is all the table has of them.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).with_name("fields.tsv")
+GROUP = "nvidia.com"
+OPEN: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+SIMPLE = {
+    "string": {"type": "string"}, "boolean": {"type": "boolean"}, "integer": {"type": "integer"}, "number": {"type": "number"},
+    "integer(int32)": {"type": "integer", "format": "int32"}, "integer(int64)": {"type": "integer", "format": "int64"},
+    "string(date-time)": {"type": "string", "format": "date-time"}, "any": {"x-kubernetes-preserve-unknown-fields": True},
+    "int-or-string (Quantity)": {"x-kubernetes-int-or-string": True}, "object": {"type": "object"}, "object (free form)": OPEN,
+}  # fmt: skip
+NUMBERS = {"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
+# Short names as upstream's; kinds without rows in the table have an open spec and status.
+KINDS = {
+    "DynamoGraphDeployment": ("dgd", ["v1alpha1", "v1beta1"]),
+    "DynamoComponentDeployment": ("dcd", ["v1alpha1", "v1beta1"]),
+    "DynamoGraphDeploymentRequest": ("dgdr", ["v1alpha1", "v1beta1"]),
+    "DynamoGraphDeploymentScalingAdapter": ("dgdsa", ["v1alpha1"]),
+    "DynamoModel": ("dm", ["v1alpha1"]),
+    "DynamoCheckpoint": ("ckpt", ["v1alpha1"]),
+    "DynamoWorkerMetadata": ("dwm", ["v1alpha1"]),
+}
+
+
+def all_of_them(namespace: str) -> list[dict[str, Any]]:
+    return [crd(kind, short, versions, namespace) for kind, (short, versions) in KINDS.items()]
+
+
+def crd(kind: str, short: str, versions: list[str], namespace: str) -> dict[str, Any]:
+    plural = kind.lower() + "s"
+    worker = kind == "DynamoWorkerMetadata"
+    spec: dict[str, Any] = {
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {"kind": kind, "listKind": kind + "List", "plural": plural, "singular": kind.lower(), "shortNames": [short]},
+        "versions": [
+            {
+                "name": version, "served": True, "storage": version == versions[-1],
+                "schema": {"openAPIV3Schema": _worker_metadata() if worker else schema(kind, version)},
+                **({} if worker else {"subresources": {"status": {}}}),
+            }
+            for version in versions
+        ],
+    }  # fmt: skip
+    if len(versions) > 1:  # the manager converts; where it does not answer, only the stored version can be used
+        service = {"name": "webhook-service", "namespace": namespace, "path": "/convert"}
+        spec["conversion"] = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}}}
+    meta = {"name": f"{plural}.{GROUP}", "annotations": {"helm.sh/resource-policy": "keep"}}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
+
+
+def schema(kind: str, version: str) -> dict[str, Any]:
+    root: dict[str, Any] = {"type": "object", "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}}
+    mine = [r for r in rows() if r["kind"] == kind and r["apiVersion"] == f"{GROUP}/{version}"]
+    if not mine:
+        root["properties"] |= {"spec": dict(OPEN), "status": dict(OPEN)}
+        return root
+    for row in mine:
+        *parents, name = re.findall(r"[^.\[\]]+|\[\]", row["path"])
+        place = root
+        for part in parents:
+            place = _into(place, part)
+        if name in ("*", "[]"):
+            continue
+        place.setdefault("properties", {})[name] = _field(row)
+        if row["required"] == "yes":
+            place.setdefault("required", []).append(name)
+    return root
+
+
+def rows() -> list[dict[str, str]]:
+    with TABLE.open() as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def _into(place: dict[str, Any], part: str) -> dict[str, Any]:
+    if part == "[]":
+        return place.setdefault("items", {"type": "object"})  # type: ignore[no-any-return]
+    if part == "*":
+        return place.setdefault("additionalProperties", {"type": "object"})  # type: ignore[no-any-return]
+    return place.setdefault("properties", {}).setdefault(part, {"type": "object"})  # type: ignore[no-any-return]
+
+
+def _field(row: dict[str, str]) -> dict[str, Any]:
+    kind = row["type"]
+    if kind.startswith("list of "):
+        found: dict[str, Any] = {"type": "array", "items": _simple(kind[8:])}
+    elif kind.startswith("map of "):
+        found = {"type": "object", "additionalProperties": _simple(kind[7:])}
+    else:
+        found = _simple(kind)
+    if row["enum"]:
+        found["enum"] = row["enum"].split(",")
+    if row["default"]:
+        found["default"] = json.loads(row["default"])
+    for limit in filter(None, row["limits"].split("; ")):
+        name, _, value = limit.partition("=")
+        if name in NUMBERS:
+            found[name] = json.loads(value)
+        elif name == "pattern":
+            found["pattern"] = value
+        elif limit == "list=set":
+            found["x-kubernetes-list-type"] = "set"
+        elif key := re.fullmatch(r"list=map\((\w+)\)", limit):
+            found |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key[1]]}
+            item = found["items"]
+            item.setdefault("properties", {}).setdefault(key[1], {"type": "string"})
+            item["required"] = sorted({*item.get("required", []), key[1]})
+    return found
+
+
+def _simple(kind: str) -> dict[str, Any]:
+    return dict(SIMPLE.get(kind, OPEN))
+
+
+def _worker_metadata() -> dict[str, Any]:
+    spec = {"type": "object", "required": ["data"], "properties": {"data": dict(OPEN)}}
+    return {
+        "type": "object", "required": ["spec"],
+        "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}, "spec": spec},
+    }  # fmt: skip
