@@ -78,17 +78,17 @@ def outer_parts(world: World, options: Options) -> list[Part]:
         [
             options.pythons["aws"], "-m", "sandbox_aws", "--host", ADDRESS, "--port", "5005", "--factor", str(options.speed), "--account", ACCOUNT,
             "--keys", f"{inside}/keys.toml", "--eks-endpoint", f"https://{ADDRESS}:6443", "--eks-ca", f"{inside}/ca.crt",
-            "--hook-nodes-start", hook, "--hook-nodes-stop", hook, "--hook-addon", hook,
+            "--hook-nodes-start", hook, "--hook-nodes-stop", hook, "--hook-addon", hook, "--hook-cluster", hook,
             "--registry", ECR, "--registry-backend", f"http://127.0.0.1:{PUSH['ecr']}", "--journal", f"{inside}/journal.jsonl",
             *(["--faults", options.faults] if options.faults else []),
         ],
-        logs, {"SANDBOX_HOOK_CLUSTER": hook, "SANDBOX_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true"}, SANDBOX / "aws",
+        logs, {"SANDBOX_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true"}, SANDBOX / "aws",
         answers(f"http://{ADDRESS}:5005/_sandbox/health"),
     )  # fmt: skip
     hub = Part(
         "hub",
-        [options.pythons["hub"], "-m", "hub", "--state", str(CACHE / "hub")],
-        logs, {}, SANDBOX / "hub", listens("127.0.0.1", 18090),
+        [options.pythons["hub"], "-m", "hub", "--state", str(CACHE / "hub"), "--host", ADDRESS, "--cdn-origin", "http://cdn.hub.sandbox:18091", "--factor", str(options.speed)],
+        logs, {}, SANDBOX / "hub", listens(ADDRESS, 18090),
     )  # fmt: skip
     tokens = Part(
         "tokens", [options.pythons["images"], "-m", "images.token_server", "images.toml", "--state", f"{inside}/tokens"], logs, {}, SANDBOX / "images",
@@ -107,11 +107,7 @@ def outer_parts(world: World, options: Options) -> list[Part]:
         "front", [str(KUBE), "front", "-listen", f"{ADDRESS}:443", "-dns", "10.0.0.2:53", "-names", f"{inside}/hosts.json", "-config", f"{inside}/front.json", "-ca", f"{inside}/ca"],
         logs, {}, None, listens(ADDRESS, 443),
     )  # fmt: skip
-    hub_ways = [
-        Part(f"{name}-way", [str(KUBE), "forward", "-listen", f"{ADDRESS}:{port}", "-to", f"127.0.0.1:{port}"], logs, {}, None, listens(ADDRESS, port))
-        for name, port in (("hub", 18090), ("cdn", 18091))
-    ]
-    return [aws, hub, tokens, upstream, ecr, front, *hub_ways]
+    return [aws, hub, tokens, upstream, ecr, front]
 
 
 def way_in(world: World, name: str, port: int) -> Part:
