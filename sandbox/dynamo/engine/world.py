@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-ROOT = Path(os.environ.get("SANDBOX_ROOT", "/run/sandbox"))
+ROOT = Path(os.environ.get("SANDBOX_ROOT", "/run/w/pods"))
 
 
 def speed() -> float:

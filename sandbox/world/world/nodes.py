@@ -68,7 +68,7 @@ class Nodes:
         taints = [{**taint, "effect": EFFECTS.get(taint["effect"], taint["effect"])} for taint in ask.get("taints") or []]
         gates = {resource: gate for resource, gate in DEVICES.items() if resource in capacity}
         # Containers of images that name a program see where the sandbox's programs and their libraries lie, and nothing else of the machine.
-        binds = [str(path) for path in (SANDBOX, BIN, CACHE / "venv") if path.exists()]
+        binds = [str(path) for path in (SANDBOX, BIN, CACHE / "venv", INSIDE / "pods") if path.exists()]
         ask_mount = f"http://127.0.0.1:{parts.CONTROL}/mount"
         flags = {
             "name": name, "ip": f"10.0.1.{number}", "pods": f"10.42.{number}", "root": f"{INSIDE}/n/{number}", "shared": f"{INSIDE}/shared",

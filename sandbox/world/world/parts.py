@@ -53,6 +53,8 @@ def found() -> dict[str, object]:
 def write_settings(world: World, options: Options) -> None:
     """Files that the parts read: names, the front's hosts, the emulator's keys, the nodes' registries."""
     world.write("hosts.json", {name: ADDRESS for name in NAMES})
+    (world.folder / "pods").mkdir(parents=True, exist_ok=True)  # what the sandbox's programs in pods are told (../../dynamo/engine/world.py)
+    (world.folder / "pods" / "speed").write_text(str(options.speed))
     hosts: dict[str, list[str]] = json.loads(Path(options.store, "hosts.json").read_text())
     front: dict[str, object] = {ECR: {"proxy": f"http://{ADDRESS}:5005"}}
     tokens = {path: f"http://127.0.0.1:{PUSH['tokens']}" for path in ("/token", "/auth/token", "/proxy_auth")}
