@@ -20,10 +20,10 @@ AWS = f"http://{parts.ADDRESS}:5005/_sandbox"
 class Cluster:
     def __init__(self, world: World, options: parts.Options) -> None:
         self.world = world
-        self.etcd, self.server, self.controllers, self.scheduler, self.net = parts.control_plane(world, options.speed)
+        self.etcd, self.server, self.controllers, self.scheduler, self.net = parts.control_plane(world, options)
         self.server.ready = kube.alive
         self.public = Part(
-            "api", [str(parts.KUBE), "forward", "-listen", f"{parts.ADDRESS}:6443", "-to", parts.API], world.logs, {}, None, parts.listens(parts.ADDRESS, 6443)
+            "api", [options.kube, "forward", "-listen", f"{parts.ADDRESS}:6443", "-to", parts.API], world.logs, {}, None, parts.listens(parts.ADDRESS, 6443)
         )
         self.owner = ""  # the EKS cluster that this control plane belongs to
         self.warm = threading.Event()

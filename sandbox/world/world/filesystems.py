@@ -14,12 +14,12 @@ from typing import Any
 
 from .cluster import AWS
 from .parts import Options
-from .paths import INSIDE
+from .paths import World
 
 LOCK = threading.Lock()
 
 
-def mount(query: dict[str, str], cluster: str, options: Options) -> dict[str, Any]:
+def mount(world: World, query: dict[str, str], cluster: str, options: Options) -> dict[str, Any]:
     """Answer of the CSI driver's question; the folder is there when the answer is yes."""
     asked = urllib.parse.urlencode({"cluster": cluster, **query})
     try:
@@ -30,7 +30,7 @@ def mount(query: dict[str, str], cluster: str, options: Options) -> dict[str, An
         said.setdefault("error", f"{problem}")
     if said.get("ok"):
         with LOCK:
-            make(INSIDE / "shared" / said.get("path_id", query["volume"]), options)
+            make(world.folder / "shared" / said.get("path_id", query["volume"]), options)
     return said
 
 
@@ -49,7 +49,8 @@ def make(folder: Path, options: Options) -> None:
 
 
 def lay(source: Path, target: Path) -> None:
-    """Hard links: quick, and no second copy. Files that a pod may write again in place are copied."""
+    """Hard links: quick, and no second copy. Files that a pod may write again in place are copied. Both paths have to be seen through
+    one mount: hence the sandbox's folder by its own path, not /run/w."""
 
     def one(here: str, there: str) -> None:
         if os.path.basename(here).startswith("."):

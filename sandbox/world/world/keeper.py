@@ -103,7 +103,7 @@ class Keeper:
         return sorted(one.name for one in folder.iterdir())[-1]
 
     def mount(self, query: dict[str, str]) -> dict[str, Any]:
-        return filesystems.mount(query, self.cluster.owner, self.options)
+        return filesystems.mount(self.world, query, self.cluster.owner, self.options)
 
     # ---- what the command line asks --------------------------------------------------------------------------------------------
 

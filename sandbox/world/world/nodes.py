@@ -18,6 +18,7 @@ EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SC
 # What has to run on a node before it shows a device or mounts a file system, by the image that brings it.
 DEVICES = {"nvidia.com/gpu": "image:k8s-device-plugin", "vpc.amazonaws.com/efa": "image:aws-efa-k8s-device-plugin"}
 DRIVERS = {"fsx.csi.aws.com": "image:aws-fsx-csi-driver"}
+NETWORK = "image:amazon-k8s-cni"
 LONGEST = 240  # nodes in one sandbox: one 10.42.N.0/24 each
 
 
@@ -75,10 +76,10 @@ class Nodes:
             "image-cache": f"{INSIDE}/images", "registries": f"{INSIDE}/registries.json", "resolv-conf": f"{INSIDE}/resolv.conf",
             "clock": str(self.options.speed), "provider-id": f"aws:///{zone}/i-{hash((ask['id'], number)) & 0xFFFFFFFFFFFFFFFFF:017x}",
             "labels": json.dumps(labels), "taints": json.dumps(taints), "capacity": json.dumps(capacity), "allocatable": json.dumps(allocatable),
-            "device-gate": json.dumps(gates), "csi": json.dumps(DRIVERS), "mount-ask": ask_mount, "binds": json.dumps(binds),
+            "device-gate": json.dumps(gates), "csi": json.dumps(DRIVERS), "mount-ask": ask_mount, "cni": NETWORK, "binds": json.dumps(binds),
             "programs": json.dumps([str(path) for path in sorted(SANDBOX.glob("*/programs"))] + [str(BIN)]),
         }  # fmt: skip
-        argv = [str(parts.KUBE), "node", *(word for key, value in flags.items() for word in (f"-{key}", value))]
+        argv = [self.options.kube, "node", *(word for key, value in flags.items() for word in (f"-{key}", value))]
         return Part(name, argv, self.world.logs, {"KUBECONFIG": f"{INSIDE}/kubeconfig"}, None, lambda: ready(name))
 
     def stop(self, ask: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from .processes import Part, answers, listens
 
 ADDRESS = "10.0.0.1"  # of everything that has a name
 API = "10.0.0.3:6443"  # where the API server really listens; 10.0.0.1:6443 is open only while a cluster exists
-KUBE = BIN / "sandbox-kube"
 PUSH = {"upstream": 18096, "ecr": 18097, "tokens": 18095}
 CONTROL = 5006  # the world's own port on loopback: sign-in, mounts
 
@@ -27,6 +26,7 @@ class Options:
     faults: str = ""
     pythons: dict[str, str] = field(default_factory=dict)  # part -> its interpreter
     store: str = ""  # storage of the upstream registry: images, charts, and which host has what
+    kube: str = ""  # the binary of all cluster parts
     wheels: str = ""  # folder of aiperf's wheels and of its installation
 
 
@@ -43,7 +43,11 @@ def found() -> dict[str, object]:
     pythons = {name: output(str(SANDBOX / "venv.sh"), name, f"{name}/requirements.txt") + "/bin/python" for name in ("images", "hub")}
     pythons["aws"] = output(str(SANDBOX / "aws" / "setup.sh")) + "/bin/python"
     lock = hashlib.sha256((REPO / "configs" / "aiperf-0.13.0.lock").read_bytes()).hexdigest()
+    kube = BIN / f"sandbox-kube-{output(str(SANDBOX / 'kube' / 'hash.sh'))}"
+    if not kube.exists():
+        raise Wrong(f"{kube} is missing. Run scripts/setup")
     return {
+        "kube": str(kube),
         "pythons": pythons,
         "store": output(pythons["images"], "-m", "images", "store", cwd=SANDBOX / "images"),
         "wheels": str(CACHE / "aiperf" / lock[:12]),
@@ -106,7 +110,7 @@ def outer_parts(world: World, options: Options) -> list[Part]:
         {**registry, "REGISTRY_STORAGE_FILESYSTEM_ROOTDIRECTORY": f"{inside}/ecr"}, None, listens("127.0.0.1", PUSH["ecr"]),
     )  # fmt: skip
     front = Part(
-        "front", [str(KUBE), "front", "-listen", f"{ADDRESS}:443", "-dns", "10.0.0.2:53", "-names", f"{inside}/hosts.json", "-config", f"{inside}/front.json", "-ca", f"{inside}/ca"],
+        "front", [options.kube, "front", "-listen", f"{ADDRESS}:443", "-dns", "10.0.0.2:53", "-names", f"{inside}/hosts.json", "-config", f"{inside}/front.json", "-ca", f"{inside}/ca"],
         logs, {}, None, listens(ADDRESS, 443),
     )  # fmt: skip
     return [aws, hub, tokens, upstream, ecr, front]
@@ -117,21 +121,21 @@ def way_in(world: World, name: str, port: int) -> Part:
     return Part(f"in-{name}", ["socat", f"UNIX-LISTEN:{INSIDE}/{name}.sock,fork,unlink-early", f"TCP:{ADDRESS}:{port}"], world.logs)
 
 
-def control_plane(world: World, speed: float) -> list[Part]:
+def control_plane(world: World, options: Options) -> list[Part]:
     """etcd, API server, controllers, scheduler and cluster network, in the order in which they need each other."""
     inside, logs, url = INSIDE, world.logs, "http://127.0.0.1:12379"
     ca, api = f"{inside}/ca.crt", f"{inside}/api"
     aggregator = [f"--requestheader-client-ca-file={ca}", f"--proxy-client-cert-file={inside}/admin.crt", f"--proxy-client-key-file={inside}/admin.key", "--requestheader-allowed-names=admin"]
     etcd = Part(
         "etcd",
-        [str(KUBE), "etcd", "--data-dir", f"{inside}/etcd", "--listen-client-urls", url, "--advertise-client-urls", url,
+        [options.kube, "etcd", "--data-dir", f"{inside}/etcd", "--listen-client-urls", url, "--advertise-client-urls", url,
          "--listen-peer-urls", "http://127.0.0.1:12380", "--unsafe-no-fsync", "--log-level", "warn"],
         logs, {}, None, answers(f"{url}/health"),
     )  # fmt: skip
     host, port = API.split(":")
     server = Part(
         "kube-apiserver",
-        [str(KUBE), "kube-apiserver", f"--etcd-servers={url}", f"--secure-port={port}", f"--bind-address={host}", f"--advertise-address={ADDRESS}",
+        [options.kube, "kube-apiserver", f"--etcd-servers={url}", f"--secure-port={port}", f"--bind-address={host}", f"--advertise-address={ADDRESS}",
          "--service-cluster-ip-range=10.100.0.0/16", "--authorization-mode=RBAC", f"--client-ca-file={ca}", "--enable-aggregator-routing=true",
          f"--tls-cert-file={api}.crt", f"--tls-private-key-file={api}.key", f"--service-account-key-file={inside}/sa.key", f"--service-account-signing-key-file={inside}/sa.key",
          "--service-account-issuer=https://kubernetes.default.svc", "--allow-privileged", "--kubelet-preferred-address-types=InternalIP", *aggregator,
@@ -141,17 +145,17 @@ def control_plane(world: World, speed: float) -> list[Part]:
     )  # fmt: skip
     controllers = Part(
         "kube-controller-manager",
-        [str(KUBE), "kube-controller-manager", f"--kubeconfig={inside}/kubeconfig", "--bind-address=127.0.0.1", f"--service-account-private-key-file={inside}/sa.key",
+        [options.kube, "kube-controller-manager", f"--kubeconfig={inside}/kubeconfig", "--bind-address=127.0.0.1", f"--service-account-private-key-file={inside}/sa.key",
          f"--root-ca-file={ca}", "--use-service-account-credentials", "--leader-elect=false", "--pvclaimbinder-sync-period=1s", "--node-monitor-grace-period=5m",
          "--controllers=*,-nodeipam,-cloud-node-lifecycle"],
         logs, {}, None, listens("127.0.0.1", 10257),
     )  # fmt: skip
     scheduler = Part(
-        "kube-scheduler", [str(KUBE), "kube-scheduler", f"--kubeconfig={inside}/kubeconfig", "--bind-address=127.0.0.1", "--leader-elect=false"],
+        "kube-scheduler", [options.kube, "kube-scheduler", f"--kubeconfig={inside}/kubeconfig", "--bind-address=127.0.0.1", "--leader-elect=false"],
         logs, {}, None, listens("127.0.0.1", 10259),
     )  # fmt: skip
     net = Part(
-        "net", [str(KUBE), "net", "-hosts", f"{inside}/hosts.json", "-gate", "kube-system/kube-dns"], logs, {"KUBECONFIG": f"{inside}/kubeconfig"}, None,
+        "net", [options.kube, "net", "-hosts", f"{inside}/hosts.json", "-gate", "kube-system/kube-dns"], logs, {"KUBECONFIG": f"{inside}/kubeconfig"}, None,
         listens("10.100.0.10", 53),
     )  # fmt: skip
     return [etcd, server, controllers, scheduler, net]
