@@ -57,9 +57,9 @@ def _ecr(region: str) -> Iterator[TaggedResource]:
 
 
 def _stacks(region: str) -> Iterator[TaggedResource]:
-    from .cloudformation import api
+    from .cloudformation.requests import Current
 
-    for stack in api.ENGINE.stacks:
+    for stack in Current.engine.stacks:
         if stack.region == region and stack.status != "DELETE_COMPLETE":
             yield TaggedResource(stack.id, dict(stack.tags), "cloudformation:stack")
 

@@ -224,7 +224,7 @@ def test_gpu_nodes(plain: Server, stack: dict[str, str], cluster: dict[str, Any]
         found = group(name, rows, subnet)
         assert found["status"] == "CREATE_FAILED"
         eks.delete_nodegroup(clusterName="walk", nodegroupName=name)
-        plain.advance(200)
+        plain.advance(310)
         return str(found["health"]["issues"][0]["message"])
 
     assert "not supported in your requested Availability Zone (us-east-2a)" in issue("zone", good, stack["Private0"])
@@ -245,7 +245,7 @@ def test_gpu_nodes(plain: Server, stack: dict[str, str], cluster: dict[str, Any]
     plain.admin("POST", "/quotas", {"L-417A185B": 192})
     for name in ("gpu", "alone"):
         eks.delete_nodegroup(clusterName="walk", nodegroupName=name)
-    plain.advance(200)
+    plain.advance(310)
     assert eks.list_nodegroups(clusterName="walk")["nodegroups"] == []
     assert ec2.describe_subnets(SubnetIds=[stack["Private1"]])["Subnets"][0]["AvailableIpAddressCount"] == free
 
@@ -334,9 +334,9 @@ def test_images(plain: Server) -> None:
 def test_clean_up_leaves_nothing(plain: Server, stack: dict[str, str], cluster: dict[str, Any]) -> None:
     """Runs last: the order of a real clean-up, and what the tagging API still says afterwards."""
     eks, cfn = plain.client("eks"), plain.client("cloudformation")
-    plain.advance(200)
+    plain.advance(310)
     eks.delete_cluster(name="walk")
-    plain.advance(200)
+    plain.advance(310)
     assert code(lambda: eks.describe_cluster(name="walk")) == "ResourceNotFoundException"
     cfn.delete_stack(StackName="walk-network", ClientRequestToken="token-3")
     cfn.delete_stack(StackName="walk-network", ClientRequestToken="token-3")
