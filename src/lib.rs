@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 pub mod engine;
 pub mod error;
+pub mod k8s;
 pub mod secret;
 pub mod steps;
 pub mod ui;

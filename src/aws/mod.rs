@@ -1,11 +1,13 @@
 //! AWS: one file per service; SDK types stop here. Every call returns our types or a [`ServiceError`].
 
 mod error;
+mod token;
 
 use anyhow::Context;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 
 pub use error::{Answer, describe};
+pub use token::Token;
 
 use crate::error::{Kind, fail};
 

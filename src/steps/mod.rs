@@ -6,8 +6,12 @@ use std::sync::Arc;
 
 use crate::aws::Aws;
 use crate::config::{Pins, Spec};
-use crate::engine::step::Step;
+use crate::engine::clock;
+use crate::engine::step::{Cx, Step, StepId};
+use crate::k8s;
 use crate::secret::Secret;
+
+use facts::ClusterFacts;
 
 /// What the steps work with: checked settings, what was resolved at plan time, and the clients.
 pub struct Deps {
@@ -18,6 +22,32 @@ pub struct Deps {
     pub http: reqwest::Client,
     /// `HF_TOKEN`, if there is one.
     pub hub_token: Option<Secret>,
+    /// Filled by [`Deps::kube`].
+    pub kube_clients: k8s::Clients,
+}
+
+impl Deps {
+    /// The client of the cluster that the step `cluster` noted; its tokens are signed and renewed in the process.
+    pub fn kube(&self, cx: &Cx) -> anyhow::Result<kube::Client> {
+        self.kube_of(&cx.facts_of(StepId::Cluster)?)
+    }
+
+    /// As [`Deps::kube`], for commands that have the facts at hand.
+    pub fn kube_of(&self, cluster: &ClusterFacts) -> anyhow::Result<kube::Client> {
+        let endpoint = k8s::Endpoint { url: cluster.endpoint.clone(), certificate_authority: cluster.certificate_authority.clone() };
+        let client = self.kube_clients.get_or_make(&endpoint, &cluster.name, || {
+            let (aws, name) = (self.aws.clone(), cluster.name.clone());
+            let tokens: k8s::TokenSource = Arc::new(move || {
+                let (aws, name) = (aws.clone(), name.clone());
+                Box::pin(async move {
+                    let token = aws.cluster_token(&name, clock::now()).await?;
+                    Ok(k8s::Bearer { token: token.value, expires: token.expires })
+                })
+            });
+            k8s::client(&endpoint, tokens, clock::now)
+        })?;
+        Ok(client)
+    }
 }
 
 /// All steps of the walk.
