@@ -53,6 +53,9 @@ pub struct Instance {
     /// EKS AMI type of a managed node group.
     pub ami_type: Figure<String>,
     pub quota: Quota,
+    /// Settings that this type changes: a layer over the defaults.
+    #[serde(default, skip_serializing)]
+    pub settings: toml::Table,
 }
 
 /// The service quota that an on-demand instance counts against, in vCPU.
@@ -83,6 +86,9 @@ pub struct Model {
     pub image_limit: Figure<u32>,
     pub mamba_ssm_cache_dtype: Figure<String>,
     pub precisions: BTreeMap<String, Precision>,
+    /// Settings that this model changes: a layer over the instance type's.
+    #[serde(default, skip_serializing)]
+    pub settings: toml::Table,
 }
 
 /// One precision of a model.

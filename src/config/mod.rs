@@ -1,9 +1,24 @@
 //! Settings: layers → one checked [`Spec`], and [`Pins`]: what was resolved when the deployment was planned.
 
 mod catalogue;
+mod document;
+mod files;
+mod layers;
+mod load;
+mod nearest;
 mod pins;
+mod rules;
+mod settings;
 mod spec;
+#[cfg(test)]
+mod tests;
+mod unverified;
 
-pub use catalogue::{ChartSource, Figure, ImageSource, Instance, Model, PlatformSet, Precision, Quota};
+pub use catalogue::{ChartSource, Figure, ImageSource, Instance, Model, PlatformSet, Precision, Quota, VersionCell};
+pub use document::{sample, schema};
+pub use layers::{Layers, Origin, Override, Setting};
+pub use load::{Inputs, load};
+pub use nearest::nearest;
 pub use pins::{AddonPin, ChartPin, ImagePin, Pins, Prices, WeightFile, WeightsPin};
 pub use spec::{BenchSpec, GpuSpec, HubSpec, NetworkSpec, ServeSpec, Spec, StorageSpec, SystemSpec, WaitSpec, WeightsSpec};
+pub use unverified::unverified;

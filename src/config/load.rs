@@ -1,0 +1,185 @@
+//! From layers to one checked [`Spec`].
+
+use std::path::{Path, PathBuf};
+
+use super::files;
+use super::layers::{Layers, Origin, Override};
+use super::nearest::did_you_mean;
+use super::settings::Settings;
+use super::spec::Spec;
+use crate::error::{Kind, fail};
+
+/// Where settings are read from.
+#[derive(Debug, Clone, Default)]
+pub struct Inputs {
+    /// `nemo.toml` is looked for here.
+    pub working_folder: PathBuf,
+    /// `--config FILE`: this file instead, and it has to be there.
+    pub file: Option<PathBuf>,
+    /// Variables of the process.
+    pub environment: Vec<(String, String)>,
+    pub flags: Vec<Override>,
+}
+
+impl Inputs {
+    /// Those of this process.
+    pub fn of_process(file: Option<PathBuf>, flags: Vec<Override>) -> anyhow::Result<Self> {
+        let environment = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
+        Ok(Self { working_folder: std::env::current_dir()?, file, environment, flags })
+    }
+}
+
+/// Variables that are not ours by name and yet set one of our settings.
+const OTHERS: &[(&str, &str)] = &[("AWS_DEFAULT_REGION", "region"), ("AWS_REGION", "region"), ("HF_ENDPOINT", "hub.endpoint")];
+/// Variables that begin with `NEMO_` and are no settings but stand for flags of the command line.
+const FLAGS: &[&str] = &["NEMO_CONFIG", "NEMO_LOG", "NEMO_OUTPUT", "NEMO_PROGRESS", "NEMO_TEMPLATES"];
+
+/// Lays all layers over each other and checks the result: the settings of one deployment, and each setting's origin.
+pub fn load(inputs: &Inputs) -> anyhow::Result<(Spec, Layers)> {
+    let file = read_file(inputs)?;
+    let mut upper = Layers::defaults();
+    lay_upper(&mut upper, inputs, file.as_ref())?;
+    // The instance type and the model are named by the upper layers and are themselves layers below those.
+    let mut layers = Layers::defaults();
+    let instance = files::instance(upper.text("instance"), &upper.place("instance"))?;
+    let model = files::model(upper.text("model"), &upper.place("model"))?;
+    let mut wrong = layers.lay_catalogue(&format!("configs/instances/{}.toml", instance.type_name), &instance.settings);
+    wrong.extend(layers.lay_catalogue(&format!("configs/models/{}.toml", model.name), &model.settings));
+    refuse(Kind::Bug, &wrong)?;
+    lay_upper(&mut layers, inputs, file.as_ref())?;
+    let settings: Settings =
+        toml::Value::Table(layers.table()).try_into().map_err(|e| fail(Kind::Bug, format!("the settings do not fit their types: {}", toml::de::Error::to_string(&e).trim())))?;
+    let system_instance = files::instance(&settings.system.instance, &layers.place("system.instance"))?;
+    let (platform_name, platform) = files::platform(&settings.platform.set, &layers.place("platform.set"))?;
+    let precision = model.precisions.get(&settings.precision).cloned().ok_or_else(|| {
+        let known: Vec<_> = model.precisions.keys().map(String::as_str).collect();
+        files::unknown("precision", &format!("configs/models/{}.toml", model.name), &settings.precision, &layers.place("precision"), &known)
+    })?;
+    let spec = Spec {
+        name: settings.name,
+        region: settings.region,
+        instance,
+        system_instance,
+        model,
+        precision_name: settings.precision,
+        precision,
+        platform_name,
+        platform,
+        network: settings.network,
+        system: settings.system,
+        gpu: settings.gpu,
+        storage: settings.storage,
+        hub: super::spec::HubSpec { endpoint: settings.hub.endpoint.trim_end_matches('/').to_owned() },
+        weights: settings.weights,
+        serve: settings.serve,
+        bench: settings.bench,
+        wait: settings.wait,
+        price_gpu_hour: (settings.price.gpu_hour > 0.0).then_some(settings.price.gpu_hour),
+    };
+    refuse(Kind::Config, &contradictions(&spec, &layers))?;
+    Ok((spec, layers))
+}
+
+/// `nemo.toml`, if there is one.
+fn read_file(inputs: &Inputs) -> anyhow::Result<Option<(PathBuf, String)>> {
+    // As the user would type it: the working folder is where they are.
+    let (shown, path) = match &inputs.file {
+        Some(file) => (file.clone(), inputs.working_folder.join(file)),
+        None => (PathBuf::from("nemo.toml"), inputs.working_folder.join("nemo.toml")),
+    };
+    match std::fs::read(&path) {
+        Ok(bytes) => {
+            let text = String::from_utf8(bytes).map_err(|e| {
+                let line = e.as_bytes().iter().take(e.utf8_error().valid_up_to()).filter(|byte| **byte == b'\n').count() + 1;
+                fail(Kind::Config, format!("{}:{line}: not UTF-8 text", shown.display()))
+            })?;
+            Ok(Some((shown, text)))
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && inputs.file.is_none() => Ok(None),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            Err(fail(Kind::Config, format!("{}: there is no such file", shown.display())).hint("nemo config init writes one").into())
+        }
+        Err(e) => Err(anyhow::Error::new(e).context(format!("reading {}", shown.display()))),
+    }
+}
+
+/// File, environment, flags: in this order, each over the one before.
+fn lay_upper(layers: &mut Layers, inputs: &Inputs, file: Option<&(PathBuf, String)>) -> anyhow::Result<()> {
+    let mut wrong = file.map(|(path, text)| layers.lay_file(Path::new(path), text)).unwrap_or_default();
+    wrong.extend(lay_environment(layers, &inputs.environment));
+    for flag in &inputs.flags {
+        wrong.extend(layers.set_text(&flag.key, &flag.value, Origin::Flag { flag: flag.flag.clone() }).err());
+    }
+    refuse(Kind::Config, &wrong)
+}
+
+/// `NEMO_*` over the variables that other tools use too. An empty variable counts as not set.
+fn lay_environment(layers: &mut Layers, environment: &[(String, String)]) -> Vec<String> {
+    let value_of = |name: &str| environment.iter().find(|(variable, value)| variable == name && !value.is_empty()).map(|(_, value)| value);
+    let mut wrong = Vec::new();
+    for (variable, key) in OTHERS {
+        if let Some(value) = value_of(variable) {
+            wrong.extend(layers.set_text(key, value, Origin::Environment { variable: (*variable).into() }).err());
+        }
+    }
+    let known: Vec<(String, String)> = layers.keys().iter().map(|key| (Layers::variable(key), (*key).to_owned())).collect();
+    for (variable, key) in &known {
+        if let Some(value) = value_of(variable) {
+            wrong.extend(layers.set_text(key, value, Origin::Environment { variable: variable.clone() }).err());
+        }
+    }
+    let names: Vec<_> = known.iter().map(|(variable, _)| variable.as_str()).chain(FLAGS.iter().copied()).collect();
+    for (variable, value) in environment {
+        if variable.starts_with("NEMO_") && !names.contains(&variable.as_str()) {
+            wrong.push(format!("{variable}={value}: no setting is set by this variable{}", did_you_mean(variable, &names)));
+        }
+    }
+    wrong
+}
+
+/// All that is wrong at once, a line each.
+fn refuse(kind: Kind, wrong: &[String]) -> anyhow::Result<()> {
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(fail(kind, wrong.join("\n")).hint("nemo config show lists every setting with its value and where it is from; nemo config schema says what each allows").into())
+}
+
+/// Settings that are fine each by itself and wrong together.
+fn contradictions(spec: &Spec, layers: &Layers) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let gpus = spec.instance.gpus.as_ref().map_or(0, |gpus| gpus.value);
+    let gpus_each = spec.precision.tensor_parallel_size.value;
+    if gpus == 0 {
+        wrong.push(format!("{}: {} has no GPU", layers.place("instance"), spec.instance.type_name));
+    } else if gpus < gpus_each {
+        wrong.push(format!("{}: {} in {} takes {gpus_each} GPUs, and {} has {gpus}", layers.place("instance"), spec.model.title, spec.precision_name, spec.instance.type_name));
+    } else if spec.serve.replicas * gpus_each > spec.gpu.nodes * (gpus / gpus_each) * gpus_each {
+        wrong.push(format!(
+            "{}: {} replicas of {gpus_each} GPUs do not fit {} node(s) of {gpus} GPUs ({})",
+            layers.place("serve.replicas"),
+            spec.serve.replicas,
+            spec.gpu.nodes,
+            layers.place("gpu.nodes")
+        ));
+    }
+    if spec.system_instance.architecture != "x86_64" {
+        wrong.push(format!("{}: the system nodes' type has to be x86_64", layers.place("system.instance")));
+    }
+    if spec.serve.max_model_len > spec.model.max_model_len.value {
+        wrong.push(format!("{}: {} takes at most {}", layers.place("serve.max_model_len"), spec.model.title, spec.model.max_model_len.value));
+    }
+    let versions = (semver::Version::parse(&spec.platform.vllm.version), semver::Version::parse(&spec.model.minimum_vllm.value));
+    match versions {
+        (Ok(have), Ok(least)) if have >= least => {}
+        (Ok(_), Ok(least)) => wrong.push(format!(
+            "{}: {} cannot load below vLLM {least}, and set {} has {}",
+            layers.place("platform.set"),
+            spec.model.title,
+            spec.platform_name,
+            spec.platform.vllm.version
+        )),
+        _ => wrong.push(format!("vLLM {} and {} are not both versions", spec.platform.vllm.version, spec.model.minimum_vllm.value)),
+    }
+    wrong
+}

@@ -1,0 +1,182 @@
+//! What each setting allows: one table that checks values and is published in the JSON Schema.
+
+use std::net::Ipv4Addr;
+
+use regex::Regex;
+use serde_json::{Value, json};
+
+/// What a setting allows.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rule {
+    /// Text that matches the whole pattern; the words are for the person who got it wrong.
+    Text {
+        pattern: &'static str,
+        allowed: &'static str,
+    },
+    /// A private IPv4 network.
+    Cidr,
+    /// An HTTP address without a query.
+    Url,
+    Whole {
+        min: i64,
+        max: i64,
+    },
+    OneOf(&'static [i64]),
+    /// GiB of an FSx for Lustre SSD file system (FSx guide: 1.2 TiB, 2.4 TiB, then multiples of 2.4 TiB), or 0.
+    Capacity,
+    Number {
+        min: f64,
+        max: f64,
+    },
+}
+
+/// The cluster is called as the deployment, and stacks, repositories and node groups begin with it, so that the strictest rule of them all holds:
+/// ECR's (lowercase, no two dashes together), a stack's (begins with a letter), and 63 characters for the longest derived label.
+const NAME: Rule = Rule::Text {
+    pattern: "[a-z](?:-?[a-z0-9]){0,39}",
+    allowed: "lowercase letters, digits and single dashes, beginning with a letter and ending with a letter or digit, at most 40 characters \
+              (EKS clusters, CloudFormation stacks and ECR repositories are called by it)",
+};
+const CATALOGUE: Rule = Rule::Text { pattern: "[A-Za-z0-9._-]+", allowed: "the name of a catalogue file" };
+const TEXT: Rule = Rule::Text { pattern: "[A-Za-z0-9._-]*", allowed: "a name" };
+
+/// The rule of a setting, by its key.
+pub(super) fn rule(key: &str) -> Rule {
+    match key {
+        "name" => NAME,
+        "region" => Rule::Text { pattern: "|[a-z]{2,3}(?:-[a-z]+)+-[0-9]+", allowed: "a region such as us-east-2, or nothing" },
+        "instance" | "system.instance" | "model" | "precision" => CATALOGUE,
+        "network.cidr" => Rule::Cidr,
+        "system.nodes" => Rule::Whole { min: 1, max: 50 },
+        "system.disk_gib" | "gpu.disk_gib" => Rule::Whole { min: 50, max: 16384 },
+        "gpu.nodes" | "serve.replicas" => Rule::Whole { min: 1, max: 100 },
+        "gpu.zone" => Rule::Text {
+            pattern: "|[a-z]{2,4}[0-9]+-az[0-9]+",
+            allowed: "a zone id such as use2-az1 (the same zone in every account; us-east-2a is a name, and differs), or nothing",
+        },
+        "storage.throughput" => Rule::OneOf(&[125, 250, 500, 1000]),
+        "storage.capacity_gib" => Rule::Capacity,
+        "hub.endpoint" => Rule::Url,
+        "weights.workers" => Rule::Whole { min: 1, max: 64 },
+        "weights.connections" => Rule::Whole { min: 1, max: 64 },
+        "weights.stall_s" => Rule::Whole { min: 1, max: 3600 },
+        "serve.namespace" => {
+            Rule::Text { pattern: "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", allowed: "a Kubernetes namespace: lowercase letters, digits and dashes, at most 63 characters" }
+        }
+        "serve.max_model_len" => Rule::Whole { min: 0, max: 10_000_000 },
+        "serve.gpu_memory_utilization" => Rule::Number { min: 0.1, max: 1.0 },
+        "bench.concurrency" => Rule::Whole { min: 1, max: 100_000 },
+        "bench.requests" | "bench.isl" | "bench.osl" => Rule::Whole { min: 1, max: 10_000_000 },
+        "bench.seed" => Rule::Whole { min: 0, max: u32::MAX as i64 },
+        "price.gpu_hour" => Rule::Number { min: 0.0, max: 1_000_000.0 },
+        wait if wait.starts_with("wait.") && wait.ends_with(".every_ms") => Rule::Whole { min: 10, max: 600_000 },
+        wait if wait.starts_with("wait.") => Rule::Whole { min: 1, max: 604_800 },
+        _ => TEXT,
+    }
+}
+
+impl Rule {
+    /// What is allowed, in words that follow "must be".
+    pub(super) fn allowed(self) -> String {
+        match self {
+            Self::Text { allowed, .. } => allowed.into(),
+            Self::Cidr => "a private IPv4 network of /16 to /20 such as 10.180.0.0/16, outside 172.17.0.0/16 (which nodes use themselves)".into(),
+            Self::Url => "an address such as https://huggingface.co".into(),
+            Self::Whole { min, max } => format!("a whole number from {min} to {max}"),
+            Self::OneOf(values) => format!("one of {}", values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+            Self::Capacity => "0, 1200, 2400 or a multiple of 2400 (FSx for Lustre, SSD)".into(),
+            Self::Number { min, max } => format!("a number from {min} to {max}"),
+        }
+    }
+
+    /// Is this value allowed?
+    pub(super) fn takes(self, value: &toml::Value) -> bool {
+        match (self, value) {
+            (Self::Text { pattern, .. }, toml::Value::String(text)) => Regex::new(&format!("^(?:{pattern})$")).is_ok_and(|pattern| pattern.is_match(text)),
+            (Self::Cidr, toml::Value::String(text)) => private_network(text),
+            (Self::Url, toml::Value::String(text)) => reqwest::Url::parse(text)
+                .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none() && url.username().is_empty() && url.password().is_none()),
+            (Self::Whole { min, max }, toml::Value::Integer(number)) => (min..=max).contains(number),
+            (Self::OneOf(values), toml::Value::Integer(number)) => values.contains(number),
+            (Self::Capacity, toml::Value::Integer(gib)) => matches!(gib, 0 | 1200) || (*gib > 0 && gib % 2400 == 0 && *gib <= i64::from(u32::MAX)),
+            (Self::Number { min, max }, toml::Value::Float(number)) => (min..=max).contains(number),
+            _ => false,
+        }
+    }
+
+    /// The same as JSON Schema keywords.
+    pub(super) fn schema(self) -> Value {
+        match self {
+            Self::Text { pattern, .. } => json!({"type": "string", "pattern": format!("^(?:{pattern})$")}),
+            Self::Cidr => json!({"type": "string", "pattern": "^[0-9.]+/(?:1[6-9]|20)$"}),
+            Self::Url => json!({"type": "string", "format": "uri"}),
+            Self::Whole { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
+            Self::OneOf(values) => json!({"type": "integer", "enum": values}),
+            Self::Capacity => json!({"type": "integer", "anyOf": [{"const": 0}, {"const": 1200}, {"minimum": 2400, "multipleOf": 2400}]}),
+            Self::Number { min, max } => json!({"type": "number", "minimum": min, "maximum": max}),
+        }
+    }
+}
+
+/// A VPC takes /16 to /28; below /20 the subnets would be too small for EFA nodes. Nodes' own bridge is 172.17.0.0/16 (EKS guide, network requirements).
+fn private_network(text: &str) -> bool {
+    let Some((address, length)) = text.split_once('/') else { return false };
+    let (Ok(address), Ok(length)) = (address.parse::<Ipv4Addr>(), length.parse::<u32>()) else { return false };
+    let private = address.is_private() || matches!(address.octets(), [100, 64..=127, ..]);
+    private && (16..=20).contains(&length) && u32::from(address) << length == 0 && address.octets()[..2] != [172, 17]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(value: &str) -> toml::Value {
+        toml::Value::String(value.into())
+    }
+
+    #[test]
+    fn names_that_aws_would_refuse_are_refused() {
+        for name in ["nemo", "a", "nemo-2", "n3", &"a".repeat(40)] {
+            assert!(rule("name").takes(&text(name)), "{name}");
+        }
+        for name in ["", "Nemo", "2nemo", "-nemo", "nemo-", "ne--mo", "ne_mo", "ne.mo", "nemo/x", "némo", "nemo\n", &"a".repeat(41)] {
+            assert!(!rule("name").takes(&text(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn networks() {
+        for cidr in ["10.180.0.0/16", "10.0.0.0/20", "192.168.0.0/16", "172.31.0.0/16", "100.64.0.0/16"] {
+            assert!(rule("network.cidr").takes(&text(cidr)), "{cidr}");
+        }
+        for cidr in ["10.180.0.1/16", "10.180.0.0", "10.180.0.0/8", "10.180.0.0/24", "8.8.0.0/16", "172.17.0.0/16", "10.180.0/16", "::/16", "10.180.0.0/x"] {
+            assert!(!rule("network.cidr").takes(&text(cidr)), "{cidr}");
+        }
+    }
+
+    #[test]
+    fn capacities_and_addresses() {
+        for (gib, ok) in [(0, true), (1200, true), (2400, true), (4800, true), (3600, false), (-2400, false), (1, false)] {
+            assert_eq!(rule("storage.capacity_gib").takes(&toml::Value::Integer(gib)), ok, "{gib}");
+        }
+        for (url, ok) in [("https://huggingface.co", true), ("http://hub:18090", true), ("huggingface.co", false), ("ftp://x", false), ("https://u:p@x", false)] {
+            assert_eq!(rule("hub.endpoint").takes(&text(url)), ok, "{url}");
+        }
+    }
+
+    proptest! {
+        /// Every name that is let through fits what AWS takes: EKS, CloudFormation, ECR (its own pattern), and labels of 63 characters.
+        #[test]
+        fn what_is_let_through_fits_aws(name in "[a-zA-Z0-9._-]{0,45}") {
+            if rule("name").takes(&text(&name)) {
+                let ecr = Regex::new("^[a-z0-9]+(?:[._-][a-z0-9]+)*$").unwrap();
+                prop_assert!(ecr.is_match(&name));
+                let (stack, label) = (format!("{name}-gpu-nodes"), format!("{name}-aws-fsx-csi-driver"));
+                prop_assert!(Regex::new("^[a-zA-Z][-a-zA-Z0-9]*$").unwrap().is_match(&stack));
+                prop_assert!(label.len() <= 63);
+            }
+        }
+    }
+}
