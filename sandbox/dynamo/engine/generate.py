@@ -17,9 +17,9 @@ DEFAULT_LENGTHS = (40, 160)  # of text that nobody asked to be longer or shorter
 
 
 class Generator:
-    def __init__(self, tokenizer: Tokenizer, stops: set[int], most: int, counters: Any = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, stops: set[int], most: int) -> None:
         self.tokenizer, self.stops, self.most = tokenizer, stops, most
-        self.latency, self.counters = Model(), counters
+        self.latency = Model()
         self.filler: list[int] = tokenizer.encode(answers.TEXT, add_special_tokens=False).ids
 
     def tokens(self, prompt: str, seed: int | None, ignore_eos: bool) -> Iterator[int]:
@@ -69,8 +69,6 @@ class Generator:
                     return
                 due += self.latency.next_token(dice)
                 said += 1
-                if self.counters:
-                    self.counters.tokens(1 if said > 1 else len(prompt_ids))
                 if token in ends and said >= (stop.get("min_tokens") or 0) and not stop.get("ignore_eos"):
                     yield self._last([token], "stop", len(prompt_ids), said)
                     return

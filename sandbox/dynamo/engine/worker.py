@@ -27,7 +27,6 @@ from dynamo.vllm.constants import DisaggregationMode  # noqa: E402
 from dynamo.vllm.health_check import VllmHealthCheckPayload  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 
-from .counters import Counters  # noqa: E402
 from .generate import Generator  # noqa: E402
 
 configure_dynamo_logging()
@@ -78,17 +77,16 @@ async def serve(config: Config) -> None:
     await asyncio.to_thread(startup.load, config.model)
     tokenizer = Tokenizer.from_file(str(Path(config.model) / "tokenizer.json"))
     ends = found.get("eos_token_id", 1)
-    with Counters(config.engine_args.tensor_parallel_size) as counters:
-        generator = Generator(tokenizer, {ends} if isinstance(ends, int) else set(ends), most, counters)
-        endpoint = runtime.endpoint(f"{config.namespace}.{config.component}.{config.endpoint}")
-        endpoints.append(endpoint)
-        await register_model(
-            ModelInput.Tokens, ModelType.Chat | ModelType.Completions, endpoint, config.model, config.served_model_name or config.model,
-            kv_cache_block_size=config.engine_args.block_size or 16, runtime_config=runtime_config(config, most),
-            custom_template_path=config.custom_jinja_template, worker_type=WorkerType.Aggregated,
-        )  # fmt: skip
-        logger.info("Model %s is registered", config.served_model_name or config.model)
-        await endpoint.serve_endpoint(generator.generate, health_check_payload=VllmHealthCheckPayload(None).to_dict())
+    generator = Generator(tokenizer, {ends} if isinstance(ends, int) else set(ends), most)
+    endpoint = runtime.endpoint(f"{config.namespace}.{config.component}.{config.endpoint}")
+    endpoints.append(endpoint)
+    await register_model(
+        ModelInput.Tokens, ModelType.Chat | ModelType.Completions, endpoint, config.model, config.served_model_name or config.model,
+        kv_cache_block_size=config.engine_args.block_size or 16, runtime_config=runtime_config(config, most),
+        custom_template_path=config.custom_jinja_template, worker_type=WorkerType.Aggregated,
+    )  # fmt: skip
+    logger.info("Model %s is registered", config.served_model_name or config.model)
+    await endpoint.serve_endpoint(generator.generate, health_check_payload=VllmHealthCheckPayload(None).to_dict())
 
 
 def main() -> None:

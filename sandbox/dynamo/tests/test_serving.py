@@ -128,9 +128,9 @@ def test_aiperf_measures_what_was_asked(served: tuple[str, str, Path], model: Pa
     folder = subprocess.run([HERE.parent / "aiperf" / "setup.sh"], capture_output=True, text=True, check=True).stdout.strip()
     out = served[2] / "artifacts"
     words = [
-        "python3", "-m", "aiperf", "profile", "--model", MODEL, "--url", served[0], "--endpoint-type", "chat", "--streaming", "--tokenizer", str(model), "--concurrency", "2",
-        "--request-count", "10", "--isl", "100", "--osl", "20", "--random-seed", "7", "--extra-inputs", "ignore_eos:true", "--ui", "none", "--artifact-dir", str(out), "--no-gpu-telemetry",
-        "--num-dataset-entries", "10", "--use-server-token-count",
+        "python3", "-m", "aiperf", "profile", "--model", MODEL, "--url", served[0], "--endpoint-type", "chat", "--streaming", "--tokenizer", str(model),
+        "--concurrency", "2", "--request-count", "10", "--isl", "100", "--osl", "20", "--random-seed", "7", "--extra-inputs", "ignore_eos:true", "--ui", "none",
+        "--artifact-dir", str(out), "--no-gpu-telemetry", "--num-dataset-entries", "10", "--use-server-token-count",
     ]  # fmt: skip
     env = {"PATH": "/usr/bin:/bin", "HOME": str(served[2]), "PYTHONPATH": f"{folder}/installed"}
     done = subprocess.run([PROGRAM, *words], env=env, capture_output=True, text=True)
