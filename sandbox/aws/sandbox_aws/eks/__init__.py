@@ -63,4 +63,10 @@ def install(admin: Any) -> None:
         with clock.world().lock:
             return auto_mode_pool(body)
 
+    def endpoint(query: dict[str, str], body: Any) -> Any:
+        """What DescribeCluster answers from now on: a proxy before the API server, say."""
+        SETTINGS.eks_endpoint = body["eks"]
+        return {"eks": SETTINGS.eks_endpoint}
+
     admin.route("POST", "/auto-mode", pool)
+    admin.route("POST", "/endpoint", endpoint)
