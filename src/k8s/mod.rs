@@ -2,17 +2,26 @@
 //!
 //! Every call returns our types or a [`crate::error::ServiceError`].
 
+pub mod apply;
 mod client;
 mod error;
+mod forward;
+mod logs;
+pub mod ready;
 
+pub use apply::{Document, Owner};
 pub use client::{Bearer, Clients, Endpoint, TokenSource, client};
 pub use error::{Answer, describe, passing};
+pub use forward::{Forward, Target, Tell, forward};
+pub use logs::Container;
 
 /// Label of every object that we make.
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Label of every object that we make: the deployment's name.
 pub const LABEL_DEPLOYMENT: &str = "nemo.dev/deployment";
-/// Annotation of what was made from settings: their digest.
+/// Label of every object that we make: the step that made it.
+pub const LABEL_STEP: &str = "nemo.dev/step";
+/// Annotation of every object that we make: the digest of its manifest.
 pub const ANNOTATION_INPUTS: &str = "nemo.dev/inputs";
 /// Value of [`LABEL_MANAGED_BY`] and field manager of server-side apply.
 pub const MANAGER: &str = "nemo";

@@ -1,0 +1,358 @@
+//! Server-side apply of documents in waves, only where they differ; looking at what is there; removal by our labels.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy, ValidationDirective};
+use kube::core::metadata::PartialObjectMeta;
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use sha2::{Digest, Sha256};
+
+use super::error::Answer;
+use super::{ANNOTATION_INPUTS, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_STEP, MANAGER};
+use crate::error::ServiceError;
+
+/// Calls at once.
+const AT_ONCE: usize = 16;
+
+/// A manifest with our marks on it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    resource: ApiResource,
+    object: DynamicObject,
+}
+
+/// Whose a document is: labels of every object that a step makes.
+#[derive(Debug, Clone, Copy)]
+pub struct Owner<'a> {
+    pub deployment: &'a str,
+    pub step: &'a str,
+}
+
+impl Owner<'_> {
+    /// Selects everything that the step of this deployment made.
+    pub fn selector(&self) -> String {
+        format!("{LABEL_MANAGED_BY}={MANAGER},{LABEL_DEPLOYMENT}={},{LABEL_STEP}={}", self.deployment, self.step)
+    }
+
+    fn labels(&self) -> [(&'static str, &str); 3] {
+        [(LABEL_MANAGED_BY, MANAGER), (LABEL_DEPLOYMENT, self.deployment), (LABEL_STEP, self.step)]
+    }
+}
+
+impl Document {
+    /// Marks a manifest as ours; the annotation is the digest of the manifest itself. A manifest without kind or name is told as such.
+    pub fn new(manifest: serde_json::Value, owner: Owner<'_>) -> Result<Self, String> {
+        let digest: String = Sha256::digest(manifest.to_string()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let mut object: DynamicObject = serde_json::from_value(manifest).map_err(|error| format!("no Kubernetes object: {error}"))?;
+        let types = object.types.as_ref().ok_or("apiVersion and kind are missing")?;
+        if object.metadata.name.is_none() {
+            return Err(format!("a {} without a name", types.kind));
+        }
+        let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(types).map_err(|error| error.to_string())?);
+        object.labels_mut().extend(owner.labels().map(|(key, value)| (key.to_owned(), value.to_owned())));
+        object.annotations_mut().insert(ANNOTATION_INPUTS.to_owned(), digest);
+        Ok(Self { resource, object })
+    }
+
+    /// `Deployment nemo/vllm-worker`
+    pub fn title(&self) -> String {
+        match self.object.namespace() {
+            Some(namespace) => format!("{} {namespace}/{}", self.resource.kind, self.object.name_any()),
+            None => format!("{} {}", self.resource.kind, self.object.name_any()),
+        }
+    }
+
+    /// `deployments/vllm-worker`
+    fn path(&self) -> String {
+        format!("{}/{}", self.resource.plural, self.object.name_any())
+    }
+
+    /// The manifest as it is sent.
+    pub fn object(&self) -> &DynamicObject {
+        &self.object
+    }
+
+    fn api(&self, client: &Client) -> Api<DynamicObject> {
+        match self.object.namespace() {
+            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &self.resource),
+            None => Api::all_with(client.clone(), &self.resource),
+        }
+    }
+
+    /// What others are made in comes first, then what they refer to.
+    fn wave(&self) -> u8 {
+        match self.resource.kind.as_str() {
+            "Namespace" | "CustomResourceDefinition" | "PersistentVolume" => 0,
+            "Deployment" | "DaemonSet" | "Job" => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// How a document stands at the API server.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Live {
+    Absent,
+    /// It is ours and as the document says.
+    Same,
+    /// It is ours and was made from another document.
+    Differs,
+    /// It is being deleted.
+    Going,
+    /// It does not carry our labels.
+    Foreign,
+}
+
+fn live(document: &Document, there: Option<&PartialObjectMeta<DynamicObject>>) -> Live {
+    let Some(there) = there else { return Live::Absent };
+    let ours = |key: &str| there.labels().get(key) == document.object.labels().get(key);
+    if !ours(LABEL_MANAGED_BY) || !ours(LABEL_DEPLOYMENT) {
+        Live::Foreign
+    } else if there.metadata.deletion_timestamp.is_some() {
+        Live::Going
+    } else if there.annotations().get(ANNOTATION_INPUTS) == document.object.annotations().get(ANNOTATION_INPUTS) {
+        Live::Same
+    } else {
+        Live::Differs
+    }
+}
+
+/// How every document stands, in their order. Reads only, all at once.
+pub async fn look(client: &Client, documents: &[Document]) -> Result<Vec<Live>, ServiceError> {
+    stream::iter(documents)
+        .map(async |document| {
+            let there = document.api(client).get_metadata_opt(&document.object.name_any()).await.answer(&format!("GET {}", document.path()))?;
+            Ok(live(document, there.as_ref()))
+        })
+        .buffered(AT_ONCE)
+        .try_collect()
+        .await
+}
+
+/// Brings every document that differs to the API server, in waves; gives the titles of those that were written.
+pub async fn apply(client: &Client, documents: &[Document]) -> Result<Vec<String>, ServiceError> {
+    let standing = look(client, documents).await?;
+    if let Some((foreign, _)) = documents.iter().zip(&standing).find(|(_, live)| **live == Live::Foreign) {
+        return Err(not_ours(foreign));
+    }
+    let mut waves: BTreeMap<u8, Vec<&Document>> = BTreeMap::new();
+    for (document, _) in documents.iter().zip(&standing).filter(|(_, live)| **live != Live::Same) {
+        waves.entry(document.wave()).or_default().push(document);
+    }
+    let mut written = Vec::new();
+    for wave in waves.into_values() {
+        let titles: Vec<String> = stream::iter(wave).map(|document| patch(client, document, false)).buffered(AT_ONCE).try_collect().await?;
+        written.extend(titles);
+    }
+    Ok(written)
+}
+
+/// Asks the API server whether it would take the documents, with strict field validation; nothing is stored.
+pub async fn dry_run(client: &Client, documents: &[Document]) -> Result<(), ServiceError> {
+    for document in documents {
+        patch(client, document, true).await?;
+    }
+    Ok(())
+}
+
+async fn patch(client: &Client, document: &Document, dry_run: bool) -> Result<String, ServiceError> {
+    let params = PatchParams { dry_run, field_validation: Some(ValidationDirective::Strict), ..PatchParams::apply(MANAGER) };
+    let patched = document.api(client).patch(&document.object.name_any(), &params, &Patch::Apply(&document.object)).await;
+    patched.answer(&format!("PATCH {}", document.path()))?;
+    Ok(document.title())
+}
+
+fn not_ours(document: &Document) -> ServiceError {
+    ServiceError {
+        service: "kubernetes".into(),
+        operation: format!("PATCH {}", document.path()),
+        code: "NotOurs".into(),
+        message: format!(
+            "{} is there and does not carry the label {LABEL_DEPLOYMENT}={}",
+            document.title(),
+            document.object.labels().get(LABEL_DEPLOYMENT).map_or("", String::as_str)
+        ),
+        request_id: None,
+        status: None,
+    }
+}
+
+/// A kind of object that steps make, for listing and removal when nothing is known but the labels.
+#[derive(Debug, Clone, Copy)]
+pub struct KindOf {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub kind: &'static str,
+}
+
+impl KindOf {
+    /// A kind of the group (`""`: core) in this version.
+    pub const fn new(group: &'static str, version: &'static str, kind: &'static str) -> Self {
+        Self { group, version, kind }
+    }
+
+    fn api(&self, client: &Client) -> (Api<DynamicObject>, ApiResource) {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(self.group, self.version, self.kind));
+        (Api::all_with(client.clone(), &resource), resource)
+    }
+}
+
+/// Something that carries our labels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    pub kind: &'static str,
+    pub namespace: Option<String>,
+    pub name: String,
+    pub uid: Option<String>,
+    pub going: bool,
+}
+
+impl Found {
+    /// `nemo/vllm-worker`
+    pub fn id(&self) -> String {
+        self.namespace.as_ref().map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
+    }
+}
+
+/// Everything of these kinds that the step of this deployment made. A kind that the API server does not know has no objects.
+pub async fn list(client: &Client, kinds: &[KindOf], owner: Owner<'_>) -> Result<Vec<Found>, ServiceError> {
+    let selector = owner.selector();
+    let lists: Vec<Vec<Found>> = stream::iter(kinds)
+        .map(async |kind| {
+            let (api, resource) = kind.api(client);
+            let listed = api.list_metadata(&ListParams::default().labels(&selector)).await.or_none(&format!("LIST {}", resource.plural))?;
+            let found = |item: PartialObjectMeta<DynamicObject>| Found {
+                kind: kind.kind,
+                namespace: item.namespace(),
+                name: item.name_any(),
+                uid: item.uid(),
+                going: item.metadata.deletion_timestamp.is_some(),
+            };
+            Ok::<_, ServiceError>(listed.map(|list| list.items.into_iter().map(found).collect()).unwrap_or_default())
+        })
+        .buffered(AT_ONCE)
+        .try_collect()
+        .await?;
+    Ok(lists.concat())
+}
+
+/// Begins to delete these objects, each only if it is still the one that was found; the order is theirs. Pods of a workload go first.
+pub async fn delete(client: &Client, found: &[Found], kinds: &[KindOf]) -> Result<(), ServiceError> {
+    for item in found.iter().filter(|item| !item.going) {
+        let Some(kind) = kinds.iter().find(|kind| kind.kind == item.kind) else { continue };
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(kind.group, kind.version, kind.kind));
+        let api: Api<DynamicObject> = match &item.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Foreground),
+            preconditions: Some(Preconditions { uid: item.uid.clone(), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        api.delete(&item.name, &params).await.or_none(&format!("DELETE {}/{}", resource.plural, item.name))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower_test::mock;
+
+    use super::*;
+
+    const OWNER: Owner<'_> = Owner { deployment: "nemo", step: "serve" };
+
+    fn document(kind: &str, api_version: &str) -> Document {
+        Document::new(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a", "namespace": "n"}}), OWNER).unwrap()
+    }
+
+    /// A client over a function from request (method, path with query) to status and JSON; notes what was asked.
+    fn server(answer: impl Fn(&str, &str) -> (u16, Value) + Send + 'static) -> (Client, tokio::task::JoinHandle<Vec<String>>) {
+        let (service, mut handle) = mock::pair::<Request<Body>, Response<Body>>();
+        let asked = tokio::spawn(async move {
+            let mut asked = Vec::new();
+            while let Some((request, send)) = handle.next_request().await {
+                let (method, path) = (request.method().to_string(), request.uri().to_string());
+                let (status, body) = answer(&method, &path);
+                asked.push(format!("{method} {path}"));
+                send.send_response(Response::builder().status(status).body(Body::from(serde_json::to_vec(&body).unwrap())).unwrap());
+            }
+            asked
+        });
+        (Client::new(service, "default"), asked)
+    }
+
+    fn meta(document: &Document, annotation: &str) -> Value {
+        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": {"name": "a", "labels": document.object.labels(), "annotations": {ANNOTATION_INPUTS: annotation}}})
+    }
+
+    fn not_found() -> (u16, Value) {
+        (404, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "message": "not found", "code": 404}))
+    }
+
+    #[tokio::test]
+    async fn writes_what_is_absent_in_waves_and_nothing_twice() {
+        let documents = vec![document("Deployment", "apps/v1"), document("Service", "v1"), document("Namespace", "v1")];
+        let same = documents[1].clone();
+        let digest = same.object.annotations()[ANNOTATION_INPUTS].clone();
+        let (client, asked) = server(move |method, path| match (method, path.contains("/services/")) {
+            ("GET", true) => (200, meta(&same, &digest)),
+            ("GET", false) => not_found(),
+            _ => (200, json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}})),
+        });
+        let written = apply(&client, &documents).await.unwrap();
+        drop(client);
+        assert_eq!(written, ["Namespace n/a", "Deployment n/a"]);
+        let writes: Vec<_> = asked.await.unwrap().into_iter().filter(|call| !call.starts_with("GET")).collect();
+        assert_eq!(writes.len(), 2);
+        assert!(
+            writes[0].starts_with("PATCH") && writes[0].contains("fieldManager=nemo") && writes[0].contains("fieldValidation=Strict") && !writes[0].contains("force"),
+            "{writes:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn leaves_alone_what_is_not_ours() {
+        let documents = vec![document("Service", "v1")];
+        let (client, asked) = server(|_, _| (200, json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "a"}})));
+        let error = apply(&client, &documents).await.unwrap_err();
+        drop(client);
+        assert_eq!((error.code.as_str(), error.kind()), ("NotOurs", crate::error::Kind::Conflict));
+        assert_eq!(asked.await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_conflict_names_the_other_manager() {
+        let documents = vec![document("Service", "v1")];
+        let (client, _asked) = server(|method, _| match method {
+            "GET" => not_found(),
+            _ => (
+                409,
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409, "message": "Apply failed with 1 conflict",
+                    "details": {"causes": [{"reason": "FieldManagerConflict", "message": "conflict with \"kubectl-edit\" using apps/v1", "field": ".spec.replicas"}]}}),
+            ),
+        });
+        let error = apply(&client, &documents).await.unwrap_err();
+        assert_eq!(error.operation, "PATCH services/a");
+        assert!(error.message.contains(".spec.replicas") && error.message.contains("kubectl-edit"), "{error}");
+        assert_eq!(error.kind(), crate::error::Kind::Conflict);
+    }
+
+    #[test]
+    fn a_changed_document_differs_and_a_deleted_one_is_going() {
+        let document = document("Service", "v1");
+        let there = |value: Value| serde_json::from_value::<PartialObjectMeta<DynamicObject>>(value).unwrap();
+        assert_eq!(live(&document, Some(&there(meta(&document, "other")))), Live::Differs);
+        let mut going = meta(&document, "other");
+        going["metadata"]["deletionTimestamp"] = json!("2026-11-30T12:00:00Z");
+        assert_eq!(live(&document, Some(&there(going))), Live::Going);
+        assert_eq!(live(&document, None), Live::Absent);
+    }
+}
