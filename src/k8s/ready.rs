@@ -99,26 +99,26 @@ async fn list(client: &Client, namespace: &str, selector: &LabelSelector) -> Res
     Ok(api.list(&ListParams::default().labels(&labels.join(","))).await.answer("LIST pods")?.items)
 }
 
-/// Why the pods of a workload are not ready: the first that has a reason to give.
+/// Why the pods of a workload are not ready, by the first that is not.
 async fn pods(client: &Client, namespace: &str, selector: &LabelSelector, counts: &str) -> Result<Readiness, ServiceError> {
     let pods = list(client, namespace, selector).await?;
-    for pod in pods.iter().filter(|pod| !ready(pod) && !matches!(phase(pod), "Succeeded" | "Failed")) {
-        match why(pod) {
-            Why::Crash { status, restarts } => {
-                let container = container(namespace, pod, status);
-                let lines = container.last_lines(client, LINES, true).await?;
-                let words = format!("pod {} crashes ({}, {restarts} restarts){}", pod.name_any(), exit(status), quoted(&lines));
-                return Ok(if restarts >= RESTARTS { Readiness::Failed(words) } else { Readiness::Waiting(words) });
-            }
-            Why::Never(words) => return Ok(Readiness::Failed(format!("pod {}: {words}", pod.name_any()))),
-            Why::Creating => {
-                let event = warning(client, namespace, &pod.name_any()).await?;
-                return Ok(Readiness::Waiting(format!("{counts}; pod {}: {}", pod.name_any(), event.unwrap_or_else(|| "its containers are being made".into()))));
-            }
-            Why::Waits(words) => return Ok(Readiness::Waiting(format!("{counts}; pod {}: {words}", pod.name_any()))),
+    let Some(pod) = pods.iter().find(|pod| !ready(pod) && !matches!(phase(pod), "Succeeded" | "Failed")) else {
+        return Ok(Readiness::Waiting(counts.to_owned()));
+    };
+    let name = pod.name_any();
+    Ok(match why(pod) {
+        Why::Crash { status, restarts } => {
+            let lines = container(namespace, pod, status).last_lines(client, LINES, true).await?;
+            let words = format!("pod {name} crashes ({}, {restarts} restarts){}", exit(status), quoted(&lines));
+            if restarts >= RESTARTS { Readiness::Failed(words) } else { Readiness::Waiting(words) }
         }
-    }
-    Ok(Readiness::Waiting(counts.to_owned()))
+        Why::Never(words) => Readiness::Failed(format!("pod {name}: {words}")),
+        Why::Creating => {
+            let event = warning(client, namespace, &name).await?;
+            Readiness::Waiting(format!("{counts}; pod {name}: {}", event.unwrap_or_else(|| "its containers are being made".into())))
+        }
+        Why::Waits(words) => Readiness::Waiting(format!("{counts}; pod {name}: {words}")),
+    })
 }
 
 /// The pod is ready to serve.
