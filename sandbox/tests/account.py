@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import boto3
+import botocore.auth
+from botocore.model import ServiceId
 from botocore.signers import RequestSigner
 
 ZONES = ("us-east-2b", "us-east-2c")  # p5en.48xlarge is not offered in us-east-2a
@@ -102,19 +106,14 @@ def token(cluster_name: str, secret: str | None = None, age: float = 0) -> str:
     session = boto3.session.Session()
     if secret:
         session = boto3.session.Session(aws_access_key_id=session.get_credentials().access_key, aws_secret_access_key=secret)
-    signer = RequestSigner("sts", session.region_name, "sts", "v4", session.get_credentials(), session.events)
+    signer = RequestSigner(ServiceId("sts"), session.region_name, "sts", "v4", session.get_credentials(), session.events)
     url = f"https://sts.{session.region_name}.amazonaws.com/?Action=GetCallerIdentity&Version=2011-06-15"
     ask = {"method": "GET", "url": url, "body": {}, "headers": {"x-k8s-aws-id": cluster_name}, "context": {}}
     if not age:
-        signed = signer.generate_presigned_url(ask, session.region_name, expires_in=60, operation_name="")
+        signed = signer.generate_presigned_url(ask, region_name=session.region_name, expires_in=60, operation_name="")
     else:
-        import datetime
-        from unittest import mock
-
-        import botocore.auth
-
         then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
         with mock.patch.object(botocore.auth, "get_current_datetime", lambda *_, **__: then.replace(tzinfo=None)):
-            signed = signer.generate_presigned_url(ask, session.region_name, expires_in=60, operation_name="")
+            signed = signer.generate_presigned_url(ask, region_name=session.region_name, expires_in=60, operation_name="")
         assert then.strftime("%Y%m%dT%H%M") in signed, "the clock of botocore was not turned back"
     return "k8s-aws-v1." + base64.urlsafe_b64encode(signed.encode()).decode().rstrip("=")

@@ -201,7 +201,7 @@ def env(here: World, args: argparse.Namespace) -> None:
     values = {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports['aws']}", "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
         "AWS_EC2_METADATA_DISABLED": "true", "HF_ENDPOINT": f"http://127.0.0.1:{ports['hub']}", "HF_TOKEN": HUB_TOKEN,
-        "KUBECONFIG": str(here.folder / "outside.kubeconfig"), "NEMO_SANDBOX_CA": str(here.folder / "ca.crt"), "NEMO_SANDBOX_HTTPS": f"127.0.0.1:{ports['https']}",
+        "KUBECONFIG": str(here.folder / "outside.kubeconfig"), "SANDBOX_CA": str(here.folder / "ca.crt"), "SANDBOX_HTTPS": f"127.0.0.1:{ports['https']}",
     }  # fmt: skip
     for name, value in values.items():
         print(f"export {name}={value}")
