@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -17,9 +17,9 @@ DEFAULT_LENGTHS = (40, 160)  # of text that nobody asked to be longer or shorter
 
 
 class Generator:
-    def __init__(self, tokenizer: Tokenizer, stops: set[int], most: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, stops: set[int], most: int, step: Callable[[], None] = lambda: None) -> None:
         self.tokenizer, self.stops, self.most = tokenizer, stops, most
-        self.latency = Model()
+        self.latency, self.step = Model(), step
         self.filler: list[int] = tokenizer.encode(answers.TEXT, add_special_tokens=False).ids
 
     def tokens(self, prompt: str, seed: int | None, ignore_eos: bool) -> Iterator[int]:
@@ -69,6 +69,7 @@ class Generator:
                     return
                 due += self.latency.next_token(dice)
                 said += 1
+                self.step()
                 if token in ends and said >= (stop.get("min_tokens") or 0) and not stop.get("ignore_eos"):
                     yield self._last([token], "stop", len(prompt_ids), said)
                     return

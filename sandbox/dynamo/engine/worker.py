@@ -27,6 +27,7 @@ from dynamo.vllm.constants import DisaggregationMode  # noqa: E402
 from dynamo.vllm.health_check import VllmHealthCheckPayload  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 
+from .counters import Counters, visible  # noqa: E402
 from .generate import Generator  # noqa: E402
 
 configure_dynamo_logging()
@@ -74,10 +75,15 @@ async def serve(config: Config) -> None:
     install_signal_handlers(loop, runtime, endpoints, stopped)
     found = prepare(config)
     most = context_length(config, found)
-    await asyncio.to_thread(startup.load, config.model)
+    with Counters(visible(), config.engine_args.gpu_memory_utilization) as counters:
+        await asyncio.to_thread(startup.load, config.model)
+        await register_and_answer(config, runtime, endpoints, found, most, counters)
+
+
+async def register_and_answer(config: Config, runtime: Any, endpoints: list[Any], found: dict[str, Any], most: int, counters: Counters) -> None:
     tokenizer = Tokenizer.from_file(str(Path(config.model) / "tokenizer.json"))
     ends = found.get("eos_token_id", 1)
-    generator = Generator(tokenizer, {ends} if isinstance(ends, int) else set(ends), most)
+    generator = Generator(tokenizer, {ends} if isinstance(ends, int) else set(ends), most, counters.step)
     endpoint = runtime.endpoint(f"{config.namespace}.{config.component}.{config.endpoint}")
     endpoints.append(endpoint)
     await register_model(

@@ -57,7 +57,7 @@ def inner(name: str) -> None:
     INSIDE.mkdir()
     run("mount", "--bind", str(here.folder), str(INSIDE))
     os.chdir(INSIDE)
-    for folder in ("shared", "images", "n", "ecr", "pods/faults"):
+    for folder in ("shared", "images", "n", "ecr", "pods/faults", "pods/sys"):
         (INSIDE / folder).mkdir(parents=True, exist_ok=True)
     os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     say = lambda line: print(line, flush=True)  # noqa: E731

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any
 
-from . import hardware, kube, parts
+from . import devices, hardware, kube, parts
 from .paths import BIN, CACHE, INSIDE, REGION, SANDBOX, Wrong, World
 from .processes import Part, at_once
 
@@ -58,6 +58,9 @@ class Nodes:
         name = f"ip-10-0-1-{number}.{REGION}.compute.internal"
         self.numbers[name] = number
         capacity, allocatable = hardware_
+        if gpu := hardware.types()[ask["instanceType"]].get("gpu"):
+            counts = (int(capacity["nvidia.com/gpu"]), int(capacity.get("vpc.amazonaws.com/efa", 0)))
+            devices.lay(INSIDE / "n" / str(number) / "host" / "sys", *counts, gpu["name"], gpu["memory_mib"])
         labels = {
             **{key: str(value) for key, value in (ask.get("labels") or {}).items()},
             "node.kubernetes.io/instance-type": ask["instanceType"],
