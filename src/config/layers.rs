@@ -61,22 +61,6 @@ pub struct Setting {
 #[serde(transparent)]
 pub struct Layers(Vec<Setting>);
 
-/// A setting given by a flag: `Override::new("gpu.nodes", "2", "--set gpu.nodes")`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Override {
-    pub key: String,
-    pub value: String,
-    /// As the user typed it.
-    pub flag: String,
-}
-
-impl Override {
-    /// A setting by its key, the value as text, and the flag that it came from.
-    pub fn new(key: impl Into<String>, value: impl Into<String>, flag: impl Into<String>) -> Self {
-        Self { key: key.into(), value: value.into(), flag: flag.into() }
-    }
-}
-
 impl Layers {
     /// The lowest layer.
     pub(super) fn defaults() -> Self {

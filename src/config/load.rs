@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::files;
-use super::layers::{Layers, Origin, Override};
+use super::layers::{Layers, Origin};
 use super::nearest::did_you_mean;
 use super::settings::Settings;
 use super::spec::Spec;
@@ -17,20 +17,24 @@ pub struct Inputs {
     /// `--config FILE`: this file instead, and it has to be there.
     pub file: Option<PathBuf>,
     /// Variables of the process.
-    pub environment: Vec<(String, String)>,
-    pub flags: Vec<Override>,
-}
-
-impl Inputs {
-    /// Those of this process.
-    pub fn of_process(file: Option<PathBuf>, flags: Vec<Override>) -> anyhow::Result<Self> {
-        let environment = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
-        Ok(Self { working_folder: std::env::current_dir()?, file, environment, flags })
-    }
+    pub env: Vec<(String, String)>,
+    /// Settings by key, as flags give them.
+    pub flags: Vec<(String, String)>,
 }
 
 /// Variables that are not ours by name and yet set one of our settings.
 const OTHERS: &[(&str, &str)] = &[("AWS_DEFAULT_REGION", "region"), ("AWS_REGION", "region"), ("HF_ENDPOINT", "hub.endpoint")];
+/// Settings that have a flag of their own; every setting can be given by `--set KEY=VALUE`.
+const OWN_FLAGS: &[(&str, &str)] = &[
+    ("name", "--name"),
+    ("region", "--region"),
+    ("instance", "--instance"),
+    ("model", "--model"),
+    ("precision", "--precision"),
+    ("gpu.nodes", "--nodes"),
+    ("gpu.zone", "--zone"),
+    ("price.gpu_hour", "--price"),
+];
 /// Variables that begin with `NEMO_` and are no settings but stand for flags of the command line.
 const FLAGS: &[&str] = &["NEMO_CONFIG", "NEMO_LOG", "NEMO_OUTPUT", "NEMO_PROGRESS", "NEMO_TEMPLATES"];
 
@@ -106,9 +110,10 @@ fn read_file(inputs: &Inputs) -> anyhow::Result<Option<(PathBuf, String)>> {
 /// File, environment, flags: in this order, each over the one before.
 fn lay_upper(layers: &mut Layers, inputs: &Inputs, file: Option<&(PathBuf, String)>) -> anyhow::Result<()> {
     let mut wrong = file.map(|(path, text)| layers.lay_file(Path::new(path), text)).unwrap_or_default();
-    wrong.extend(lay_environment(layers, &inputs.environment));
-    for flag in &inputs.flags {
-        wrong.extend(layers.set_text(&flag.key, &flag.value, Origin::Flag { flag: flag.flag.clone() }).err());
+    wrong.extend(lay_environment(layers, &inputs.env));
+    for (key, value) in &inputs.flags {
+        let flag = OWN_FLAGS.iter().find(|(own, _)| own == key).map_or_else(|| format!("--set {key}"), |(_, flag)| (*flag).to_owned());
+        wrong.extend(layers.set_text(key, value, Origin::Flag { flag }).err());
     }
     refuse(Kind::Config, &wrong)
 }

@@ -16,7 +16,7 @@ mod unverified;
 
 pub use catalogue::{ChartSource, Figure, ImageSource, Instance, Model, PlatformSet, Precision, Quota, VersionCell};
 pub use document::{sample, schema};
-pub use layers::{Layers, Origin, Override, Setting};
+pub use layers::{Layers, Origin, Setting};
 pub use load::{Inputs, load};
 pub use nearest::nearest;
 pub use pins::{AddonPin, ChartPin, ImagePin, Pins, Prices, WeightFile, WeightsPin};

@@ -15,8 +15,8 @@ fn inputs(file: Option<&str>, environment: &[(&str, &str)], flags: &[(&str, &str
     let inputs = Inputs {
         working_folder: folder.path().into(),
         file: None,
-        environment: environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
-        flags: flags.iter().map(|(key, value)| Override::new(*key, *value, format!("--{}", key.replace('.', "-")))).collect(),
+        env: environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+        flags: flags.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
     };
     (folder, inputs)
 }
@@ -57,7 +57,7 @@ fn each_layer_goes_over_the_one_before_and_says_so() {
     assert_eq!((spec.gpu.nodes, spec.gpu.disk_gib, spec.bench.isl, spec.bench.osl), (2, 600, 200, 70));
     assert_eq!((spec.region.as_str(), spec.hub.endpoint.as_str()), ("us-east-2", "http://hub:1"));
     let origins: Vec<_> = ["gpu.nodes", "gpu.disk_gib", "bench.isl", "bench.osl", "region", "bench.seed"].map(|key| layers.get(key).unwrap().origin.to_string()).into();
-    assert_eq!(origins, ["nemo.toml:3", "nemo.toml:4", "NEMO_BENCH_ISL", "--bench-osl", "AWS_REGION", "default"]);
+    assert_eq!(origins, ["nemo.toml:3", "nemo.toml:4", "NEMO_BENCH_ISL", "--set bench.osl", "AWS_REGION", "default"]);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn all_that_is_wrong_is_told_at_once_in_the_order_of_the_file() {
     nemo.toml:1: unknown setting nmae = "x"; did you mean "name"?
     nemo.toml:3: network.cidr = "10.0.0.0/8": must be a private IPv4 network of /16 to /20 such as 10.180.0.0/16, outside 172.17.0.0/16 (which nodes use themselves)
     NEMO_GPU_NODE=1: no setting is set by this variable; did you mean "NEMO_GPU_NODES"?
-    --bench-osl: bench.osl = "many": must be a whole number from 1 to 10000000
+    --set bench.osl: bench.osl = "many": must be a whole number from 1 to 10000000
     "#);
 }
 
@@ -106,7 +106,7 @@ fn names_that_are_not_in_the_catalogue_get_the_nearest() {
     insta::assert_snapshot!(refused(None, &[], &[("instance", "p5n.48xlarge")]), @r#"--instance: instance = "p5n.48xlarge": "p5n.48xlarge" is no instance type in configs/instances/; did you mean "p5en.48xlarge"?"#);
     insta::assert_snapshot!(refused(Some("model = \"nemotron-3-super-vl\"\n"), &[], &[]), @r#"nemo.toml:1: model = "nemotron-3-super-vl": "nemotron-3-super-vl" is no model in configs/models/; did you mean "nemotron-3.5-super-vl"?"#);
     insta::assert_snapshot!(refused(None, &[("NEMO_PRECISION", "fp16")], &[]), @r#"NEMO_PRECISION: precision = "fp16": "fp16" is no precision in configs/models/nemotron-3.5-super-vl.toml"#);
-    insta::assert_snapshot!(refused(None, &[], &[("platform.set", "1.7")]), @r#"--platform-set: platform.set = "1.7": "1.7" is no set of versions in configs/platform.toml; did you mean "1.6"?"#);
+    insta::assert_snapshot!(refused(None, &[], &[("platform.set", "1.7")]), @r#"--set platform.set: platform.set = "1.7": "1.7" is no set of versions in configs/platform.toml; did you mean "1.6"?"#);
 }
 
 #[test]
