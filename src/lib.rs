@@ -2,7 +2,9 @@
 //!
 //! ARCHITECTURE.md is the map.
 
+pub mod agent;
 pub mod aws;
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod engine;

@@ -1,0 +1,3 @@
+//! What runs inside the cluster, by the same binary.
+
+pub mod bench;
