@@ -128,7 +128,7 @@ fn read_from(mut input: impl BufRead, name: &str) -> anyhow::Result<Records> {
         }
         match serde_json::from_slice::<Line>(&line) {
             Ok(parsed) => records.take(parsed, name, number)?,
-            Err(_) if !line.ends_with(b"\n") => records.torn = true,
+            Err(e) if !line.ends_with(b"\n") && (e.is_eof() || std::str::from_utf8(&line).is_err()) => records.torn = true,
             Err(e) => return Err(fail(Kind::Verification, format!("{name}, line {number}: not a record of aiperf: {e}")).into()),
         }
     }
@@ -195,6 +195,9 @@ mod tests {
         let cut = &ANSWERED[..90];
         let records = parse(&format!("{ANSWERED}\n{cut}")).unwrap();
         assert_eq!((records.profiling.len(), records.torn), (1, true));
+        let (umlaut, whole) = (FAILED.replace("cut", "schön"), "schön".len());
+        let end = umlaut.find("schön").unwrap() + whole - 2;
+        assert!(read_from(&umlaut.as_bytes()[..end], "r").unwrap().torn, "cut in the middle of a character");
         assert!(!parse(ANSWERED).unwrap().torn, "a whole line without its newline is whole");
         for text in [format!("{cut}\n{ANSWERED}\n"), format!("{ANSWERED}\n{cut}\n")] {
             let error = parse(&text).unwrap_err().to_string();

@@ -9,7 +9,11 @@ use super::result::RunResult;
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Said {
     /// Requests done, of those asked for.
-    Progress { what: String, done: u64, total: u64 },
+    Progress {
+        what: String,
+        done: u64,
+        total: u64,
+    },
     Note {
         text: String,
     },

@@ -63,7 +63,7 @@ pub fn read(folder: &Path, records: &[Record]) -> anyhow::Result<Summary> {
             .hint("look into the log beside it: logs/aiperf.log, aiperf-output.log")
     })?;
     let (seconds, precision) = length(folder, &file, records)?;
-    if !(seconds > 0.0) {
+    if seconds.is_nan() || seconds <= 0.0 {
         return Err(fail(Kind::Verification, format!("{}: the measured phase has no length", path.display())).into());
     }
     let File { aiperf_version: version, was_cancelled, is_complete, metrics, .. } = file;
