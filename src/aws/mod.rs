@@ -1,6 +1,7 @@
 //! AWS: one file per service; SDK types stop here. Every call returns our types or a [`ServiceError`].
 
 mod error;
+pub mod tagging;
 mod token;
 
 use anyhow::Context;

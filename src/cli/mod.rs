@@ -1,22 +1,117 @@
-//! The commands: one file each with its arguments and its `run`; here are the enum and the match.
+//! The commands: one file each with its arguments and its `run`; here are the global flags, the enum and the match.
 
+mod cleanup;
+mod plan;
+mod session;
+mod status;
+mod up;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use crate::error::{Failure, Kind};
-use crate::ui;
+use crate::ui::{self, Manner, Output, Progress};
+
+pub use session::{Access, Session};
 
 /// From an AWS account to a validated, benchmarked endpoint for an NVIDIA Nemotron model on Amazon EKS, and back to nothing.
 #[derive(Debug, Parser)]
 #[command(name = "nemo", version, propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
 pub struct Cli {
+    #[command(flatten)]
+    global: Global,
     #[command(subcommand)]
     command: Command,
 }
 
+/// Flags that every command takes.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// Of the deployment: cluster, stacks and repositories carry it
+    #[arg(long, global = true, value_name = "NAME")]
+    pub name: Option<String>,
+    /// AWS region
+    #[arg(long, global = true, value_name = "REGION")]
+    pub region: Option<String>,
+    /// Settings file [default: nemo.toml, if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Any setting, as `nemo config show` names it: --set gpu.nodes=2
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Text, or JSON: one event a line, the result last
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub output: Output,
+    /// How progress is shown on stderr
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub progress: Progress,
+    /// Answers and errors only
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Say what is called; twice: what is sent
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+impl Global {
+    /// How to speak.
+    pub fn manner(&self) -> Manner {
+        Manner { output: self.output, progress: self.progress, quiet: self.quiet }
+    }
+}
+
+/// Settings that have a flag of their own, on the commands that plan.
+#[derive(Debug, Default, Clone, Args)]
+#[command(next_help_heading = "Settings")]
+pub struct Settings {
+    /// EC2 type of the GPU nodes, such as p5en.48xlarge
+    #[arg(long, value_name = "TYPE")]
+    pub instance: Option<String>,
+    /// Model of the catalogue
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Precision of the model, such as bf16
+    #[arg(long, value_name = "PRECISION")]
+    pub precision: Option<String>,
+    /// Number of GPU nodes
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u32>,
+    /// Zone id of the GPU nodes and the file system, such as use2-az1
+    #[arg(long, value_name = "ZONE-ID")]
+    pub zone: Option<String>,
+    /// US dollars an hour of one GPU instance, instead of the Price List API's
+    #[arg(long, value_name = "USD")]
+    pub price: Option<f64>,
+}
+
+impl Settings {
+    /// As settings by their keys.
+    fn overrides(&self) -> Vec<(String, String)> {
+        let pairs = [
+            ("instance", self.instance.clone()),
+            ("model", self.model.clone()),
+            ("precision", self.precision.clone()),
+            ("gpu.nodes", self.nodes.map(|n| n.to_string())),
+            ("gpu.zone", self.zone.clone()),
+            ("price.gpu_hour", self.price.map(|usd| format!("{usd:?}"))),
+        ];
+        pairs.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    }
+}
+
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    /// Make everything, from nothing to a tested and benchmarked endpoint
+    Up(up::Args),
+    /// Show what `up` would do and what it costs an hour
+    Plan(plan::Args),
+    /// Show what is there, what state it is in, and what it costs
+    Status(status::Args),
+    /// Remove everything that was made, and prove that nothing is left
+    Cleanup(cleanup::Args),
+}
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -27,15 +122,30 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if e.use_stderr() { Kind::Usage.exit_code() } else { 0 });
         }
     };
-    match run(&cli) {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return end(&Failure::new(Kind::LocalIo, format!("starting: {e}")), cli.global.output),
+    };
+    match runtime.block_on(run(cli.command, &cli.global)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            ui::failure(&failure);
-            ExitCode::from(failure.kind.exit_code())
-        }
+        Err(failure) => end(&failure, cli.global.output),
     }
 }
 
-fn run(cli: &Cli) -> Result<(), Failure> {
-    match cli.command {}
+fn end(failure: &Failure, output: Output) -> ExitCode {
+    if output == Output::Json {
+        ui::failure_json(failure);
+    }
+    ui::failure(failure);
+    ExitCode::from(failure.kind.exit_code())
+}
+
+async fn run(command: Command, global: &Global) -> Result<(), Failure> {
+    session::start_tracing(global.verbose);
+    match command {
+        Command::Up(args) => up::run(args, global).await,
+        Command::Plan(args) => plan::run(args, global).await,
+        Command::Status(args) => status::run(args, global).await,
+        Command::Cleanup(args) => cleanup::run(args, global).await,
+    }
 }

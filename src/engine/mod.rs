@@ -7,3 +7,5 @@ pub mod state;
 pub mod step;
 pub mod wait;
 pub mod walk;
+#[cfg(test)]
+mod walk_test;

@@ -145,8 +145,8 @@ impl Walk {
         None
     }
 
-    /// Does what the plan says. Notes each step before and after; stops starting new ones when one fails or the user says stop.
-    pub async fn run(&mut self, plan: Plan) -> Result<(), Failure> {
+    /// Does what the plan says, and lists what exists then. Notes each step before and after; stops starting new ones when one fails or the user says stop.
+    pub async fn run(&mut self, plan: Plan) -> Result<Vec<Resource>, Failure> {
         let began = Instant::now();
         let result = Run::new(self, &plan).go(self).await;
         let (ok, failure) = match result {
@@ -157,7 +157,7 @@ impl Walk {
         let usd_per_hour = exists.iter().filter_map(|r| r.usd_per_hour).sum();
         self.events.send(None, EventKind::Ended { ok, seconds: began.elapsed().as_secs_f64(), exists: exists.clone(), usd_per_hour });
         match failure {
-            None => Ok(()),
+            None => Ok(exists),
             Some(mut failure) => {
                 failure.left = exists;
                 Err(failure)

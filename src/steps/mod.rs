@@ -27,6 +27,11 @@ pub struct Deps {
 }
 
 impl Deps {
+    /// Puts them together.
+    pub fn new(spec: Arc<Spec>, pins: Arc<Pins>, aws: Aws, http: reqwest::Client, hub_token: Option<Secret>) -> Self {
+        Self { spec, pins, aws, http, hub_token, kube_clients: k8s::Clients::default() }
+    }
+
     /// The client of the cluster that the step `cluster` noted; its tokens are signed and renewed in the process.
     pub fn kube(&self, cx: &Cx) -> anyhow::Result<kube::Client> {
         self.kube_of(&cx.facts_of(StepId::Cluster)?)

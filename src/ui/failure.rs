@@ -2,7 +2,13 @@
 
 use std::io::Write;
 
+use crate::engine::event::FailureShown;
 use crate::error::Failure;
+
+/// Prints a failure as the last line of JSON.
+pub fn failure_json(failure: &Failure) {
+    super::json_line(&serde_json::json!({ "kind": "failure", "failure": FailureShown::from(failure) }));
+}
 
 /// Prints a failure to stderr.
 pub fn failure(failure: &Failure) {

@@ -1,0 +1,107 @@
+//! `nemo cleanup`: what goes, what stays, yes or no; then the walk backwards; then the proof by listing.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Access, Global, Session, Settings};
+use crate::engine::step::StepId;
+use crate::engine::walk::Walk;
+use crate::error::{Failure, Kind, Resource};
+use crate::ui;
+
+/// How long the proof may list.
+const LISTING_LIMIT: Duration = Duration::from_secs(120);
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Remove only this step and what stands on it
+    #[arg(long, value_name = "STEP")]
+    pub from: Option<StepId>,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+}
+
+/// The answer of `nemo cleanup`.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+struct Answer {
+    kind: &'static str,
+    deployment: String,
+    removed: Vec<Resource>,
+    /// What still exists of this deployment, by listing after the removal.
+    left: Vec<Resource>,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} resources removed; ", self.removed.len())?;
+        match self.left.len() {
+            0 => write!(f, "listed again: nothing of {:?} is left", self.deployment),
+            _ => write!(f, "these stay:\n{}", ui::resources(&self.left)),
+        }
+    }
+}
+
+pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
+    let session = Session::open(global, &Settings::default(), Access::Write).await?;
+    let result = clean(&session, &args).await;
+    let place = session.place.clone();
+    session.finish().await;
+    let answer = result?;
+    if args.from.is_none() {
+        place.remove()?;
+    }
+    ui::answer(global.manner(), &answer);
+    Ok(())
+}
+
+async fn clean(session: &Session, args: &Args) -> Result<Answer, Failure> {
+    let pins = session.pins()?.unwrap_or_default();
+    let account = session.noted.as_ref().map(|state| state.account.clone()).unwrap_or_default();
+    let (_, mut walk) = session.walk(pins, &account)?;
+    let selected: BTreeSet<StepId> = match args.from {
+        None => StepId::ALL.into(),
+        Some(step) => StepId::ALL.into_iter().filter(|other| walk.up_to(*other).contains(&step)).collect(),
+    };
+    // The looks find what the removal needs to know when the notes are lost.
+    walk.plan(&StepId::ALL.into()).await?;
+    let goes = walk.existing(selected.clone(), LISTING_LIMIT).await;
+    let stays = walk.existing(StepId::ALL.into_iter().filter(|step| !selected.contains(step)).collect(), LISTING_LIMIT).await;
+    if goes.is_empty() && walk.state.steps.is_empty() {
+        return Ok(Answer { kind: "result", deployment: session.spec.name.clone(), removed: goes, left: stays });
+    }
+    ui::say(session.manner, format!("this goes:\n{}", ui::resources(&goes)));
+    match stays.len() {
+        0 => ui::say(session.manner, "what does not carry the mark of this deployment stays"),
+        _ => ui::say(session.manner, format!("this stays:\n{}", ui::resources(&stays))),
+    }
+    if !args.yes {
+        ui::confirm("Remove it?")?;
+    }
+    let failures = walk.remove(&selected).await;
+    let left = walk.existing(selected, LISTING_LIMIT).await;
+    verdict(&walk, failures, &left)?;
+    Ok(Answer { kind: "result", deployment: session.spec.name.clone(), removed: goes, left: stays })
+}
+
+/// The first failure with what is left, or the proof that nothing is.
+fn verdict(walk: &Walk, failures: Vec<Failure>, left: &[Resource]) -> Result<(), Failure> {
+    let name = &walk.state.deployment;
+    let mut failures = failures.into_iter();
+    let mut failure = match failures.next() {
+        None if left.is_empty() => return Ok(()),
+        None => Failure::new(Kind::Verification, format!("every step says that it is removed, and the listing still shows {} resources", left.len())),
+        Some(mut first) => {
+            for other in failures {
+                first.kind = first.kind.min(other.kind);
+                first.message = format!("{}; {other}", first.message);
+            }
+            first
+        }
+    };
+    failure.left = left.to_vec();
+    Err(failure.hint(format!("nemo cleanup --name {name} again: it goes on with what is left")))
+}

@@ -1,0 +1,168 @@
+//! What every command that looks at or changes a deployment begins with: settings, credentials, notes, lock, listener.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio_util::sync::CancellationToken;
+
+use super::{Global, Settings};
+use crate::aws::Aws;
+use crate::check::{self, Report};
+use crate::config::{self, Pins, Spec};
+use crate::engine::event::Events;
+use crate::engine::state::{Lock, Place, State};
+use crate::engine::walk::Walk;
+use crate::error::{Failure, Kind, fail};
+use crate::secret::Secret;
+use crate::steps::{self, Deps};
+use crate::ui::{self, Listening, Manner};
+
+/// Does the command change anything? Then it holds the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+}
+
+/// A deployment, as one command sees it.
+pub struct Session {
+    pub manner: Manner,
+    pub spec: Arc<Spec>,
+    pub aws: Aws,
+    pub http: reqwest::Client,
+    pub hub_token: Option<Secret>,
+    pub place: Place,
+    /// The notes as they were when the command began.
+    pub noted: Option<State>,
+    pub events: Events,
+    pub stop: CancellationToken,
+    listening: Listening,
+    _lock: Option<Lock>,
+}
+
+impl Session {
+    /// Loads settings, credentials and notes; with [`Access::Write`] also takes the lock. No call leaves the machine yet.
+    pub async fn open(global: &Global, settings: &Settings, access: Access) -> Result<Self, Failure> {
+        let manner = global.manner();
+        let folder = std::env::current_dir().context("finding the working folder")?;
+        let spec = Arc::new(config::load(&inputs(global, settings)?)?.0);
+        let place = Place::new(&folder, &spec.name);
+        let lock = if access == Access::Write { Some(place.lock()?) } else { None };
+        let noted = place.read()?;
+        let aws = Aws::load(&spec.region).await?;
+        let (events, receiver) = Events::new();
+        let log = (access == Access::Write).then(|| place.path("log"));
+        let listening = ui::listen(manner, receiver, log);
+        let stop = CancellationToken::new();
+        if access == Access::Write {
+            stop_on_signal(stop.clone(), manner);
+        }
+        let http = reqwest::Client::builder()
+            .user_agent(concat!("nemo/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(std::time::Duration::from_secs(10))
+            .build()
+            .context("starting the HTTP client")?;
+        Ok(Self { manner, spec, aws, http, hub_token: hub_token(), place, noted, events, stop, listening, _lock: lock })
+    }
+
+    /// What was resolved when the deployment was planned; nothing if it never was.
+    pub fn pins(&self) -> Result<Option<Pins>, Failure> {
+        let Some(state) = self.noted.as_ref().filter(|state| !state.pins.is_empty()) else { return Ok(None) };
+        let pins = toml::Value::Table(state.pins.clone())
+            .try_into()
+            .map_err(|e| Failure::new(Kind::Config, format!("{}: the table pins is not as this version writes it: {e}", self.place.path("toml").display())))?;
+        Ok(Some(pins))
+    }
+
+    /// Asks every question of the check, and resolves what is not pinned yet.
+    pub async fn check(&self) -> Result<(Report, Pins), Failure> {
+        let pins = self.pins()?;
+        let questions = check::Inputs { spec: &self.spec, aws: &self.aws, http: &self.http, hub_token: self.hub_token.as_ref(), pins: pins.as_ref() };
+        let (report, pins) = check::run(questions).await;
+        if let (Some(state), Some(account)) = (&self.noted, &report.account)
+            && state.account != *account
+        {
+            return Err(fail(
+                Kind::Credentials,
+                format!("the deployment {:?} was made in account {}, and these credentials are of account {account}", self.spec.name, state.account),
+            )
+            .hint("use the credentials of that account, or another --name")
+            .into());
+        }
+        Ok((report, pins))
+    }
+
+    /// The walk with these pins.
+    pub fn walk(&self, pins: Pins, account: &str) -> Result<(Arc<Deps>, Walk), Failure> {
+        let mut state = self.noted.clone().unwrap_or_else(|| State::new(&self.spec.name, account, &self.aws.region));
+        state.pins = toml::Table::try_from(&pins).context("the pins do not serialise")?;
+        let deps = Arc::new(Deps::new(self.spec.clone(), Arc::new(pins), self.aws.clone(), self.http.clone(), self.hub_token.clone()));
+        let walk = Walk::new(steps::all(&deps), self.place.clone(), state, self.events.clone(), self.stop.clone());
+        Ok((deps, walk))
+    }
+
+    /// Waits until everything that was said is shown. The walk must be gone by then: it holds a sender.
+    pub async fn finish(self) {
+        let Self { events, listening, .. } = self;
+        drop(events);
+        listening.finish().await;
+    }
+}
+
+/// What the layers of settings are made from.
+pub fn inputs(global: &Global, settings: &Settings) -> Result<config::Inputs, Failure> {
+    let mut flags = settings.overrides();
+    flags.extend(global.name.clone().map(|name| ("name".to_owned(), name)));
+    flags.extend(global.region.clone().map(|region| ("region".to_owned(), region)));
+    for pair in &global.set {
+        let (key, value) = pair.split_once('=').ok_or_else(|| Failure::from(fail(Kind::Usage, format!("--set {pair}: not KEY=VALUE")).hint("--set gpu.nodes=2")))?;
+        flags.push((key.to_owned(), value.to_owned()));
+    }
+    let working_folder = std::env::current_dir().context("finding the working folder")?;
+    Ok(config::Inputs { working_folder, file: global.config.clone(), env: std::env::vars().collect(), flags })
+}
+
+/// `HF_TOKEN`, or the file where `hf auth login` puts it.
+fn hub_token() -> Option<Secret> {
+    let var = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let file = var("HF_TOKEN_PATH")
+        .map(PathBuf::from)
+        .or_else(|| var("HF_HOME").map(|home| Path::new(&home).join("token")))
+        .or_else(|| var("HOME").map(|home| Path::new(&home).join(".cache/huggingface/token")));
+    var("HF_TOKEN").or_else(|| std::fs::read_to_string(file?).ok().filter(|token| !token.trim().is_empty())).map(|token| Secret::new(token.trim()))
+}
+
+/// Ctrl-C once: finish the call in flight, note it, and say what exists. Twice: leave at once.
+fn stop_on_signal(stop: CancellationToken, manner: Manner) {
+    tokio::spawn(async move {
+        for times in 1.. {
+            if !signal().await {
+                return;
+            }
+            if times > 1 {
+                std::process::exit(i32::from(Kind::Interrupted.exit_code()));
+            }
+            stop.cancel();
+            ui::say(manner, "stopping: finishing the calls in flight (once more: leave at once)");
+        }
+    });
+}
+
+async fn signal() -> bool {
+    let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else { return false };
+    tokio::select! {
+        got = tokio::signal::ctrl_c() => got.is_ok(),
+        got = terminate.recv() => got.is_some(),
+    }
+}
+
+/// `-v`, `-vv`: the libraries' own words on stderr. Never bodies, which could hold secrets.
+pub fn start_tracing(verbose: u8) {
+    let filter = match verbose {
+        0 => return,
+        1 => "nemo=debug,aws_smithy_runtime=info,kube=info",
+        _ => "nemo=trace,aws_smithy_runtime::client::orchestrator=debug,kube=debug,reqwest=debug",
+    };
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().try_init();
+}

@@ -1,0 +1,197 @@
+//! `nemo up`: check, plan, ask, walk, and say what there is now.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Access, Global, Session, Settings};
+use crate::config::Pins;
+use crate::engine::event::EventKind;
+use crate::engine::plan::Planned;
+use crate::engine::step::StepId;
+use crate::engine::walk::{Plan, Walk};
+use crate::error::{Failure, Resource};
+use crate::steps::facts::{BenchFacts, ServeFacts};
+use crate::ui::{self, Output};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub settings: Settings,
+    /// Go only as far as this step and what it needs
+    #[arg(long, value_name = "STEP")]
+    pub to: Option<StepId>,
+    #[command(flatten)]
+    pub go: Go,
+}
+
+/// Flags of every command that walks.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Go {
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Steps at work at once [default: as many as are ready]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+}
+
+pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
+    let selection = args.to.map_or(Selection::All, Selection::UpTo);
+    go(global, &args.settings, &args.go, selection).await
+}
+
+/// Which steps a command walks over.
+#[derive(Debug, Clone)]
+pub enum Selection {
+    All,
+    /// A step and everything that it needs.
+    UpTo(StepId),
+    /// Just these: a need that is not met is refused.
+    Only(Vec<StepId>),
+}
+
+impl Selection {
+    fn steps(&self, walk: &Walk) -> BTreeSet<StepId> {
+        match self {
+            Self::All => StepId::ALL.into(),
+            Self::UpTo(step) => walk.up_to(*step),
+            Self::Only(steps) => steps.iter().copied().collect(),
+        }
+    }
+}
+
+/// Check, plan, ask, walk: what `up` and every subcommand that makes something does.
+pub async fn go(global: &Global, settings: &Settings, go: &Go, selection: Selection) -> Result<(), Failure> {
+    let session = Session::open(global, settings, Access::Write).await?;
+    let result = walk(&session, go, &selection).await;
+    session.finish().await;
+    match result? {
+        Some(summary) => ui::answer(global.manner(), &summary),
+        None => {}
+    }
+    Ok(())
+}
+
+async fn walk(session: &Session, go: &Go, selection: &Selection) -> Result<Option<Summary>, Failure> {
+    let (mut walk, plan) = checked_plan(session, selection).await?;
+    walk.jobs = go.jobs.map_or(usize::MAX, usize::from);
+    session.events.send(None, EventKind::Planned { plan: plan.planned.clone() });
+    if let Some(refusal) = walk.unmet(&plan, &selection.steps(&walk)).or_else(|| plan.refusal()) {
+        ui::say(session.manner, ui::plan(&plan.planned));
+        return Err(refusal);
+    }
+    if plan.acts() {
+        ui::say(session.manner, ui::plan(&plan.planned));
+        if !go.yes {
+            ui::confirm("Make this?")?;
+        }
+    } else {
+        ui::say(session.manner, "everything is there: nothing to do");
+    }
+    let planned = plan.planned.clone();
+    let exists = walk.run(plan).await?;
+    Ok(Some(Summary::new(&walk, &planned, exists)))
+}
+
+/// Asks the check's questions and looks at the steps: both at once when what the looks need is pinned already.
+pub async fn checked_plan(session: &Session, selection: &Selection) -> Result<(Walk, Plan), Failure> {
+    let look = async |pins: Pins, account: &str| -> Result<(Walk, Plan), Failure> {
+        let (_, mut walk) = session.walk(pins, account)?;
+        let steps = selection.steps(&walk);
+        let plan = walk.plan(&steps).await?;
+        Ok((walk, plan))
+    };
+    let refuse = |report: &crate::check::Report| -> Result<(), Failure> {
+        match report.failure() {
+            Some(failure) => {
+                ui::say(session.manner, report);
+                Err(failure)
+            }
+            None => Ok(()),
+        }
+    };
+    if let (Some(pins), Some(state)) = (session.pins()?, &session.noted) {
+        let (checked, looked) = tokio::join!(session.check(), look(pins, &state.account));
+        refuse(&checked?.0)?;
+        return looked;
+    }
+    let (report, pins) = session.check().await?;
+    refuse(&report)?;
+    if session.manner.output == Output::Human {
+        ui::say(session.manner, &report);
+    }
+    look(pins, report.account.as_deref().unwrap_or_default()).await
+}
+
+/// What there is at the end of a walk.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub struct Summary {
+    kind: &'static str,
+    deployment: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    endpoint: Option<Endpoint>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bench: Option<BenchFacts>,
+    /// Steps that were acted on.
+    changed: Vec<StepId>,
+    exists: Vec<Resource>,
+    usd_per_hour: f64,
+    /// Commands to go on with.
+    next: Vec<String>,
+}
+
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+struct Endpoint {
+    model: String,
+    service: String,
+    namespace: String,
+    /// Works while `nemo connect` runs in another terminal.
+    curl: String,
+}
+
+impl Summary {
+    fn new(walk: &Walk, planned: &[Planned], exists: Vec<Resource>) -> Self {
+        let flag = if walk.state.deployment == "nemo" { String::new() } else { format!(" --name {}", walk.state.deployment) };
+        let endpoint = walk.facts.get::<ServeFacts>(StepId::Serve).ok().map(|facts| Endpoint {
+            curl: format!(
+                "curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' -d '{{\"model\":\"{}\",\"messages\":[{{\"role\":\"user\",\"content\":\"What is 17 + 25?\"}}]}}'",
+                facts.model
+            ),
+            model: facts.model,
+            service: facts.service,
+            namespace: facts.namespace,
+        });
+        let next = match &endpoint {
+            Some(_) => vec![format!("nemo connect{flag}"), format!("nemo status{flag}"), format!("nemo bench{flag}"), format!("nemo cleanup{flag}")],
+            None => vec![format!("nemo status{flag}"), format!("nemo up{flag}"), format!("nemo cleanup{flag}")],
+        };
+        Self {
+            kind: "result",
+            deployment: walk.state.deployment.clone(),
+            endpoint,
+            bench: walk.facts.get(StepId::Bench).ok(),
+            changed: planned.iter().filter(|planned| planned.verdict.acts()).map(|planned| planned.step).collect(),
+            usd_per_hour: exists.iter().filter_map(|resource| resource.usd_per_hour).sum(),
+            exists,
+            next,
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(endpoint) = &self.endpoint {
+            writeln!(f, "{} serves in namespace {}. Connect, then ask:\n\n  {}\n  {}\n", endpoint.model, endpoint.namespace, self.next[0], endpoint.curl)?;
+        }
+        if let Some(bench) = &self.bench {
+            writeln!(f, "aiperf {} at concurrency {}: {} requests, {} errors", bench.aiperf_version, bench.concurrency, bench.requests, bench.errors)?;
+            writeln!(f, "  TTFT p50 {:.1} ms, p95 {:.1} ms", bench.ttft_ms_p50, bench.ttft_ms_p95)?;
+            writeln!(f, "  ITL  p50 {:.1} ms, p95 {:.1} ms", bench.itl_ms_p50, bench.itl_ms_p95)?;
+            writeln!(f, "  {:.1} output tokens/s\n", bench.output_tokens_per_second)?;
+        }
+        writeln!(f, "{} resources exist and cost about ${:.2} an hour, as far as prices are known", self.exists.len(), self.usd_per_hour)?;
+        write!(f, "next: {}", self.next.join(" | "))
+    }
+}
