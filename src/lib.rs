@@ -8,6 +8,7 @@ pub mod bench;
 pub mod check;
 pub mod cli;
 pub mod config;
+pub mod endpoint;
 pub mod engine;
 pub mod error;
 pub mod k8s;

@@ -1,0 +1,161 @@
+//! A client of the OpenAI API, as far as tests need it. Everything that is no answer becomes a [`ServiceError`] that says what came instead.
+
+use std::time::Duration;
+
+use reqwest::header::CONTENT_TYPE;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::error::ServiceError;
+
+/// Until the list of models or the health is there.
+const LISTED: Duration = Duration::from_secs(15);
+/// Until an answer is complete.
+const ANSWERED: Duration = Duration::from_secs(180);
+/// Of an unexpected body, so much is shown.
+const SHOWN: usize = 200;
+
+/// An endpoint, `http://127.0.0.1:8000`.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    base: String,
+    http: reqwest::Client,
+}
+
+/// An answer to a chat.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub struct Chat {
+    /// None or empty when nothing but reasoning came.
+    #[serde(default)]
+    pub content: Option<String>,
+    #[serde(default, alias = "reasoning")]
+    pub reasoning_content: Option<String>,
+    /// `stop`, or `length` when the budget of tokens ended it.
+    #[serde(default, skip)]
+    pub finish_reason: String,
+}
+
+#[derive(Deserialize)]
+struct Models {
+    data: Vec<Model>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Choices<T> {
+    choices: Vec<T>,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    message: Chat,
+    finish_reason: Option<String>,
+}
+
+impl Endpoint {
+    /// The endpoint at this address. Proxies of the environment are not used: the address is a port-forward of this machine.
+    pub fn new(base: impl Into<String>) -> Result<Self, ServiceError> {
+        let http = reqwest::Client::builder().no_proxy().connect_timeout(Duration::from_secs(10)).build();
+        let http = http.map_err(|error| failed("start", "Client", words(&error), None))?;
+        Ok(Self { base: base.into().trim_end_matches('/').to_owned(), http })
+    }
+
+    /// Names of the models that are served.
+    pub async fn models(&self) -> Result<Vec<String>, ServiceError> {
+        let models: Models = self.get("/v1/models").await?;
+        Ok(models.data.into_iter().map(|model| model.id).collect())
+    }
+
+    /// What the frontend says of itself.
+    pub async fn health(&self) -> Result<Value, ServiceError> {
+        self.get("/health").await
+    }
+
+    /// The text that follows this prompt.
+    pub async fn complete(&self, model: &str, prompt: &str, max_tokens: u32) -> Result<String, ServiceError> {
+        let body = json!({ "model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0 });
+        let answer: Choices<Text> = self.post("/v1/completions", &body).await?;
+        first(answer, "/v1/completions").map(|choice| choice.text)
+    }
+
+    /// The answer to one question.
+    pub async fn chat(&self, model: &str, question: &str, max_tokens: u32) -> Result<Chat, ServiceError> {
+        let messages = json!([{ "role": "user", "content": question }]);
+        let body = json!({ "model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0 });
+        let answer: Choices<Message> = self.post("/v1/chat/completions", &body).await?;
+        let Message { message, finish_reason } = first(answer, "/v1/chat/completions")?;
+        Ok(Chat { finish_reason: finish_reason.unwrap_or_default(), ..message })
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ServiceError> {
+        self.send(&format!("GET {path}"), self.http.get(format!("{}{path}", self.base)).timeout(LISTED)).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, ServiceError> {
+        self.send(&format!("POST {path}"), self.http.post(format!("{}{path}", self.base)).json(body).timeout(ANSWERED)).await
+    }
+
+    async fn send<T: DeserializeOwned>(&self, operation: &str, request: reqwest::RequestBuilder) -> Result<T, ServiceError> {
+        let unreachable = |error: reqwest::Error| {
+            let code = if error.is_timeout() { "Timeout" } else { "Unreachable" };
+            failed(operation, code, words(&error), None)
+        };
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        let body = response.text().await.map_err(unreachable)?;
+        if !status.is_success() {
+            return Err(failed(operation, &format!("HTTP {}", status.as_u16()), complaint(&body), Some(status.as_u16())));
+        }
+        serde_json::from_str(&body).map_err(|error| {
+            let what = if kind.contains("html") || body.trim_start().starts_with('<') { "HTML instead of JSON".into() } else { format!("no answer of an OpenAI API ({error})") };
+            failed(operation, "NoAnswer", format!("{what}: {}", shown(&body)), Some(status.as_u16()))
+        })
+    }
+}
+
+fn first<T>(answer: Choices<T>, path: &str) -> Result<T, ServiceError> {
+    answer.choices.into_iter().next().ok_or_else(|| failed(&format!("POST {path}"), "NoAnswer", "an answer without any choice".into(), Some(200)))
+}
+
+fn failed(operation: &str, code: &str, message: String, status: Option<u16>) -> ServiceError {
+    ServiceError { service: "endpoint".into(), operation: operation.into(), code: code.into(), message, request_id: None, status }
+}
+
+/// The message of an error body in one of its usual forms, or its beginning.
+fn complaint(body: &str) -> String {
+    let json: Value = serde_json::from_str(body).unwrap_or_default();
+    let message = [&json["error"]["message"], &json["message"], &json["detail"], &json["error"]].into_iter().find_map(Value::as_str);
+    message.map_or_else(|| shown(body), str::to_owned)
+}
+
+/// The beginning of a text, in one line.
+pub(super) fn shown(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None if line.is_empty() => "an empty body".into(),
+        None => line,
+    }
+}
+
+/// The innermost causes say what happened (connection refused); reqwest's own words repeat the address.
+fn words(error: &reqwest::Error) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        words.push(error.to_string());
+        cause = error.source();
+    }
+    if words.is_empty() { error.to_string() } else { words.join(": ") }
+}
