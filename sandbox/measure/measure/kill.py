@@ -1,0 +1,196 @@
+"""Kills `nemo up` with -9 at the worst instants, starts it again, and counts at the servers that each thing was made once.
+
+The servers hold the answer of every write: it has been done, and `nemo` does not know. Then either the answer is let go or `nemo` is
+killed. State writes are seen by inotify. One walk is killed many times; each start goes on where the one before was cut off.
+Called by `scripts/test-kill`, inside the sandbox.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from .gate import Gate
+from .nemo import Nemo
+from .points import Every, OneInEachStep, aws_point, kube_point
+from .servers import RUN, aws, aws_writes, kube_writes, last_call
+from .watch import StateWatch, read
+
+API, NEAR_API = ("10.0.0.1", 6443), ("10.0.0.1", 7443)
+RULE = {"id": "kill", "class": "write", "effect": "hold", "seconds": 3600}
+
+
+def say(text: str) -> None:
+    print(f"test-kill: {text}", file=sys.stderr, flush=True)
+
+
+class Killer:
+    """One deployment that is killed until no point is left."""
+
+    def __init__(self, nemo: Nemo, choice: Every | OneInEachStep, progress: Path) -> None:
+        self.nemo, self.choice, self.progress = nemo, choice, progress
+        self.process: subprocess.Popen[bytes] | None = None
+        self.kills: list[str] = []
+        self._lock = threading.Lock()
+        self.gate = Gate(NEAR_API, API, RUN / "api.crt", RUN / "api.key", RUN / "ca.crt")
+        self.made: Counter[str] = Counter()
+        self._seen = 0
+        self.load()
+        StateWatch(nemo.state, self.noting, self.noted)
+
+    # ---- progress: an interrupted `--all` goes on in the same sandbox ---------------------------------------------------------
+
+    def load(self) -> None:
+        if isinstance(self.choice, Every) and self.progress.exists():
+            kept = json.loads(self.progress.read_text())
+            self.choice.killed = set(kept["killed"])
+            self.made = Counter(kept["made"])
+            say(f"going on after {len(self.choice.killed)} points")
+
+    def save(self) -> None:
+        for write in self.gate.log[self._seen :]:
+            self._seen += 1
+            if write.made:
+                self.made[write.made] += 1
+        if isinstance(self.choice, Every):
+            self.progress.write_text(json.dumps({"killed": sorted(self.choice.killed), "made": self.made}))
+
+    # ---- the points -----------------------------------------------------------------------------------------------------------
+
+    def at(self, point: str) -> bool:
+        """`nemo` is at this point; kills it if the choice says so."""
+        with self._lock:
+            running = self.process is not None and self.process.poll() is None
+            if not running or not self.choice.choose(point):
+                return False
+            assert self.process is not None
+            os.kill(self.process.pid, signal.SIGKILL)
+            self.kills.append(point)
+            return True
+
+    def noting(self) -> None:
+        statuses = read(self.nemo.state)
+        self.at("noting after " + (" ".join(f"{step}:{status}" for step, status in sorted(statuses.items())) or "nothing"))
+
+    def noted(self, changed: dict[str, str]) -> None:
+        for step, status in changed.items():
+            self.at(f"noted {step} {status}")
+
+    # ---- one start of nemo ----------------------------------------------------------------------------------------------------
+
+    def once(self, limit: float) -> int | None:
+        """Runs `nemo up` until it ends (its exit code) or has been killed (None)."""
+        aws("POST", "/faults", RULE)
+        self.gate.hold = True
+        before, log = len(self.kills), (self.nemo.folder / "nemo.stderr").open("wb")
+        with self._lock:
+            self.process = self.nemo.start("up", "--yes", "--output", "json", errors=log)
+        end = time.monotonic() + limit
+        while self.process.poll() is None:
+            if time.monotonic() > end:
+                self.process.kill()
+                raise SystemExit(f"nemo up did not end within {limit:.0f} s; it was killed before at: {self.kills[-1:]}\n{self.words()}")
+            self.look()
+            time.sleep(0.02)
+        self.free()
+        log.close()
+        self.save()
+        return None if len(self.kills) > before else self.process.returncode
+
+    def look(self) -> None:
+        """Held writes: each is a point; whoever is not killed there is let go."""
+        held = {row["request"]: aws_point(row) for row in aws("GET", "/held")["waiting"]}
+        for request, point in held.items():
+            if not self.at(point):
+                aws("POST", "/release", {"which": request})
+        for number, write in list(self.gate.waiting.items()):
+            if not self.at(kube_point(write.method, write.path)):
+                self.gate.release(number)
+
+    def free(self) -> None:
+        aws("DELETE", "/faults?id=kill")
+        aws("POST", "/release", {})
+        self.gate.hold = False
+        self.gate.release()
+
+    def words(self) -> str:
+        return (self.nemo.folder / "nemo.stderr").read_text(errors="replace")[-3000:]
+
+    def walk(self, minutes: float) -> None:
+        """Until a start ends by itself with nothing left to kill."""
+        end = time.monotonic() + minutes * 60
+        while time.monotonic() < end:
+            code = self.once(900)
+            if code is None:
+                say(f"{len(self.kills)} killed at: {self.kills[-1]}")
+            elif code:
+                raise SystemExit(f"nemo up ended with {code} after it was killed at: {self.kills[-1] if self.kills else 'nothing'}\n{self.words()}")
+            else:
+                return
+        raise SystemExit(f"not through within {minutes:.0f} minutes ({len(self.kills)} kills); call it again with --all: it goes on")
+
+
+# ---- what was made ------------------------------------------------------------------------------------------------------------
+
+
+def logical(row: dict[str, Any]) -> str:
+    """A thing by its name: what AWS numbers anew each time is left out."""
+    return re.sub(r"/?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|(?<=fs-)[0-9a-f]+", "", str(row["resource"]))
+
+
+def made_by_aws() -> Counter[str]:
+    rows = aws("GET", "/timeline")["intervals"]
+    return Counter(f"{row['service']} {row['operation']} {logical(row)}" for row in rows if row["operation"].startswith("Create"))
+
+
+def twice(killer: Killer) -> list[str]:
+    """Everything that was made more than once."""
+    found = {what: count for counts in (made_by_aws(), killer.made) for what, count in counts.items() if count > 1}
+    return [f"{what} was made {count} times" for what, count in sorted(found.items())]
+
+
+def writes_again(nemo: Nemo) -> list[str]:
+    """One more walk has nothing to do."""
+    mark, (_, offset) = last_call(), kube_writes(RUN / "audit.log")
+    nemo.up()
+    found = {**aws_writes(mark), **kube_writes(RUN / "audit.log", offset)[0]}
+    return [f"a walk with nothing to do wrote: {what} x{count}" for what, count in found.items()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="test-kill")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--minutes", type=float, default=150)
+    args = parser.parse_args()
+    folder = Path(os.environ["KILL_FOLDER"])
+    folder.mkdir(parents=True, exist_ok=True)
+    aws("POST", "/endpoint", {"eks": f"https://{NEAR_API[0]}:{NEAR_API[1]}"})
+    nemo = Nemo(Path(os.environ["NEMO"]), folder)
+    choice = Every() if args.all else OneInEachStep(args.seed)
+    say("every point once" if args.all else f"once in each step, seed {args.seed}")
+    killer = Killer(nemo, choice, folder / "progress.json")
+    began = time.monotonic()
+    killer.walk(args.minutes)
+    wrong = twice(killer) + writes_again(nemo)
+    wrong += [f"{step} was never killed: it noted nothing" for step in choice.left()]
+    for line in wrong:
+        print(line)
+    points = len(choice.killed)
+    print(f"{points} points killed, {len(wrong)} things wrong, {time.monotonic() - began:.0f} s" + ("" if args.all else f", seed {args.seed}"))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
