@@ -41,7 +41,7 @@ class Killer:
     def __init__(self, nemo: Nemo, choice: Every | OneInEachStep, progress: Path) -> None:
         self.nemo, self.choice, self.progress = nemo, choice, progress
         self.process: subprocess.Popen[bytes] | None = None
-        self.kills: list[str] = []
+        self.dying, self.kills = False, list[str]()
         self._lock = threading.Lock()
         self.gate = Gate(NEAR_API, API, RUN / "api.crt", RUN / "api.key", RUN / "ca.crt")
         self.made: Counter[str] = Counter()
@@ -71,11 +71,10 @@ class Killer:
     def at(self, point: str) -> bool:
         """`nemo` is at this point; kills it if the choice says so."""
         with self._lock:
-            running = self.process is not None and self.process.poll() is None
-            if not running or not self.choice.choose(point):
+            if self.process is None or self.dying or self.process.poll() is not None or not self.choice.choose(point):
                 return False
-            assert self.process is not None
             os.kill(self.process.pid, signal.SIGKILL)
+            self.dying = True  # what it still reaches before it is gone was not chosen
             self.kills.append(point)
             return True
 
@@ -95,6 +94,7 @@ class Killer:
         self.gate.hold = True
         before, log = len(self.kills), (self.nemo.folder / "nemo.stderr").open("wb")
         with self._lock:
+            self.dying = False
             self.process = self.nemo.start("up", "--yes", "--output", "json", errors=log)
         end = time.monotonic() + limit
         while self.process.poll() is None:
