@@ -1,0 +1,9 @@
+//! Settings and facts become manifests: pure, in a fixed order, each parsed before anybody uses it.
+
+mod environment;
+mod serving;
+mod storage;
+
+pub use environment::{Manifest, Rendered, render};
+pub use serving::{Serving, serving};
+pub use storage::{Storage, storage};
