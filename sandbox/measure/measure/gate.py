@@ -38,6 +38,7 @@ class Gate:
         self.log: list[Write] = []
         self.waiting: dict[int, Write] = {}
         self._count, self._ready = itertools.count(1), threading.Event()
+        self._tasks: set[asyncio.Task[None] | None] = set()  # the loop itself holds tasks only weakly
         self._inward = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._inward.load_cert_chain(certificate, key)
         self._outward = ssl.create_default_context(cafile=str(authority))
@@ -48,7 +49,7 @@ class Gate:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(asyncio.start_server(self._serve, *self.listen, ssl=self._inward))
+        self._server = self._loop.run_until_complete(asyncio.start_server(self._serve, *self.listen, ssl=self._inward))
         self._ready.set()
         self._loop.run_forever()
 
@@ -60,6 +61,7 @@ class Gate:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there = back = None
+        self._tasks.add(asyncio.current_task())
         try:
             there, back = await asyncio.open_connection(*self.to, ssl=self._outward)
             while await self._exchange(reader, writer, there, back):
@@ -67,6 +69,7 @@ class Gate:
         except (OSError, asyncio.IncompleteReadError, ValueError):
             pass  # one of the two is gone
         finally:
+            self._tasks.discard(asyncio.current_task())
             for end in (writer, back):
                 if end is not None:
                     end.transport.abort()

@@ -14,6 +14,7 @@ class Delay:
         self.listen, self.to, self.seconds = listen, to, seconds
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
+        self._tasks: set[asyncio.Task[None] | None] = set()  # the loop itself holds tasks only weakly
         self.failure: OSError | None = None
         threading.Thread(target=self._run, daemon=True, name=f"proxy {listen}").start()
         if not self._ready.wait(10) or self.failure:
@@ -22,7 +23,7 @@ class Delay:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_until_complete(asyncio.start_server(self._serve, *self.listen))
+            self._server = self._loop.run_until_complete(asyncio.start_server(self._serve, *self.listen))
         except OSError as problem:
             self.failure = problem
         self._ready.set()
@@ -30,6 +31,13 @@ class Delay:
             self._loop.run_forever()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.current_task())
+        try:
+            await self._relay(reader, writer)
+        finally:
+            self._tasks.discard(asyncio.current_task())
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.seconds:
             await asyncio.sleep(self.seconds)
         try:
