@@ -67,14 +67,11 @@ pub async fn go(global: &Global, settings: &Settings, go: &Go, selection: Select
     let session = Session::open(global, settings, Access::Write).await?;
     let result = walk(&session, go, &selection).await;
     session.finish().await;
-    match result? {
-        Some(summary) => ui::answer(global.manner(), &summary),
-        None => {}
-    }
+    ui::answer(global.manner(), &result?);
     Ok(())
 }
 
-async fn walk(session: &Session, go: &Go, selection: &Selection) -> Result<Option<Summary>, Failure> {
+async fn walk(session: &Session, go: &Go, selection: &Selection) -> Result<Summary, Failure> {
     let (mut walk, plan) = checked_plan(session, selection).await?;
     walk.jobs = go.jobs.map_or(usize::MAX, usize::from);
     session.events.send(None, EventKind::Planned { plan: plan.planned.clone() });
@@ -92,7 +89,7 @@ async fn walk(session: &Session, go: &Go, selection: &Selection) -> Result<Optio
     }
     let planned = plan.planned.clone();
     let exists = walk.run(plan).await?;
-    Ok(Some(Summary::new(&walk, &planned, exists)))
+    Ok(Summary::new(&walk, &planned, exists))
 }
 
 /// Asks the check's questions and looks at the steps: both at once when what the looks need is pinned already.
