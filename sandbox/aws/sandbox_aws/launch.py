@@ -7,7 +7,7 @@ as far as they are known (public reports), else in words of our own.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
@@ -30,7 +30,6 @@ class Wanted:
     template: dict[str, Any]
     cluster_group: str = ""
     capacity_type: str = "ON_DEMAND"
-    running: list[tuple[str, int]] = field(default_factory=list)  # (type, count) of the account's other node groups
 
     @property
     def adapters(self) -> list[dict[str, Any]]:
@@ -119,7 +118,8 @@ def _quota(wanted: Wanted) -> Issue | None:
     limit = quotas.value(code)
     if limit is None:
         return None
-    used = sum(_vcpus(kind) * count for kind, count in [*wanted.running, (wanted.instance_type, wanted.count)] if _quota_code(kind) == code)
+    counted = [*_running(wanted.region), *[wanted.instance_type] * wanted.count]
+    used = sum(_vcpus(kind) for kind in counted if _quota_code(kind) == code)
     if used <= float(limit):
         return None
     return failed(
@@ -127,6 +127,11 @@ def _quota(wanted: Wanted) -> Issue | None:
         "instance bucket that the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request "
         "an adjustment to this limit."
     )
+
+
+def _running(region: str) -> list[str]:
+    instances = (instance for reservation in ec2.backend(region).reservations.values() for instance in reservation.instances)
+    return [instance.instance_type for instance in instances if instance.state in ("pending", "running")]
 
 
 def _vcpus(instance_type: str) -> int:
@@ -149,16 +154,6 @@ def _room(wanted: Wanted) -> Issue | None:
         "message": "Amazon EKS was unable to launch instances: one or more of the subnets associated with your node group do not have "
         "enough available IP addresses for new nodes.",
     }
-
-
-def attach(wanted: Wanted) -> list[str]:
-    """The instances' network interfaces, which take addresses and keep subnet and groups from being deleted."""
-    usable = usable_subnets(wanted)
-    return [
-        ec2.instance_eni(wanted.region, usable[number % len(usable)], wanted.groups)
-        for number in range(wanted.count)
-        for _ in range(wanted.addresses())
-    ]
 
 
 # ---- joining ------------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from conftest import REGION, TRUST, Server, code, message
 TAGS = {"nemo:deployment": "walk", "nemo:inputs": "abc"}
 ROWS = [{"Key": key, "Value": value} for key, value in TAGS.items()]
 SELF = {"IpProtocol": "-1", "SourceSecurityGroupId": {"Fn::GetAtt": ["Efa", "GroupId"]}, "GroupId": {"Ref": "Efa"}}
+RUNNING = {"Name": "instance-state-name", "Values": ["pending", "running"]}
 MINE = [{"Name": "tag:nemo:deployment", "Values": ["walk"]}]
 
 
@@ -200,7 +201,7 @@ def test_gpu_nodes(plain: Server, stack: dict[str, str], cluster: dict[str, Any]
     cluster_group = cluster["resourcesVpcConfig"]["clusterSecurityGroupId"]
 
     def group(name: str, rows: list[dict[str, Any]], subnet: str, **more: Any) -> dict[str, Any]:
-        data = {"InstanceType": "p5en.48xlarge", "NetworkInterfaces": rows}
+        data = {"InstanceType": "p5en.48xlarge", "NetworkInterfaces": rows, "TagSpecifications": [{"ResourceType": "instance", "Tags": ROWS}]}
         lt = ec2.create_launch_template(LaunchTemplateName=f"walk-{name}", LaunchTemplateData=data)["LaunchTemplate"]["LaunchTemplateId"]
         ask = {
             "clusterName": "walk",
@@ -236,6 +237,9 @@ def test_gpu_nodes(plain: Server, stack: dict[str, str], cluster: dict[str, Any]
     assert made["status"] == "ACTIVE" and made["tags"] == TAGS and made["health"]["issues"] == [] and "remoteAccess" not in made
     assert stack["NodeRole"] in eks.list_access_entries(clusterName="walk")["accessEntries"]
     assert ec2.describe_subnets(SubnetIds=[stack["Private1"]])["Subnets"][0]["AvailableIpAddressCount"] == free - 1  # efa-only takes none
+    nodes = [row for one in ec2.describe_instances(Filters=[*MINE, RUNNING])["Reservations"] for row in one["Instances"]]
+    assert [(row["InstanceType"], row["SubnetId"]) for row in nodes] == [("p5en.48xlarge", stack["Private1"])]
+    assert any(":instance/" in arn for arn in tagged(plain))
     assert "VcpuLimitExceeded" in issue("second", good, stack["Private1"])
     alone = [{**row, "Groups": [stack["Efa"]]} for row in good]
     plain.admin("POST", "/quotas", {"L-417A185B": 384})
@@ -247,6 +251,7 @@ def test_gpu_nodes(plain: Server, stack: dict[str, str], cluster: dict[str, Any]
         eks.delete_nodegroup(clusterName="walk", nodegroupName=name)
     plain.advance(310)
     assert eks.list_nodegroups(clusterName="walk")["nodegroups"] == []
+    assert not ec2.describe_instances(Filters=[*MINE, RUNNING])["Reservations"]
     assert ec2.describe_subnets(SubnetIds=[stack["Private1"]])["Subnets"][0]["AvailableIpAddressCount"] == free
 
 
@@ -342,7 +347,7 @@ def test_clean_up_leaves_nothing(plain: Server, stack: dict[str, str], cluster: 
     cfn.delete_stack(StackName="walk-network", ClientRequestToken="token-3")
     plain.advance(400)
     assert "does not exist" in message(lambda: cfn.describe_stacks(StackName="walk-network"))
-    left = tagged(plain)
+    left = [arn for arn in tagged(plain) if ":instance/" not in arn]  # terminated ones are listed for a while, too
     assert len(left) == 1 and ":natgateway/" in left[0]  # listed after its end, as on AWS
     nat = plain.client("ec2").describe_nat_gateways(NatGatewayIds=[left[0].split("/")[-1]])["NatGateways"][0]
     assert nat["State"] == "deleted"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from moto.core.responses import ActionResult
-from moto.eks import models
 from moto.eks.exceptions import InvalidParameterException, ResourceInUseException, ResourceNotFoundException
 
-from .. import clock, ec2, iam, launch
+from .. import clock, ec2, iam, instances, launch
 from ..config import SETTINGS
 from ..hooks import HOOKS
 from .base import Base
@@ -33,14 +32,8 @@ def _type_of(group: Any, data: dict[str, Any]) -> str:
 def wanted_of(region: str, cluster: Any, group: Any) -> launch.Wanted:
     """What a node group asks Auto Scaling for."""
     data = template_data(region, group.launch_template)
-    others = [
-        (_type_of(one, template_data(region, one.launch_template)), one.scaling_config.get("desiredSize", 0))
-        for other in models.eks_backends[SETTINGS.account][region].clusters.values()
-        for one in other.nodegroups.values()
-        if one is not group and one.capacity_type != "CAPACITY_BLOCK" and one.status not in ("CREATE_FAILED", "DELETING")
-    ]
     count = group.scaling_config.get("desiredSize", 0)
-    return launch.Wanted(region, _type_of(group, data), count, group.subnets, data, cluster.group or "", group.capacity_type, others)
+    return launch.Wanted(region, _type_of(group, data), count, group.subnets, data, cluster.group or "", group.capacity_type)
 
 
 class NodegroupCalls(Base):
@@ -55,7 +48,7 @@ class NodegroupCalls(Base):
         self._check_nodegroup(cluster, data)
         super().create_nodegroup()
         group = cluster.nodegroups[get("nodegroupName")]
-        group.asked, group.enis = self._asked(), []
+        group.asked, group.machines = self._asked(), ([], [])
         group.version = get("version") or cluster.version
         group.release_version = get("releaseVersion") or f"{group.version}.0-20261120"
         group.node_repair_config, group.update_config = get("nodeRepairConfig"), get("updateConfig") or {"maxUnavailable": 1}
@@ -166,7 +159,7 @@ class NodegroupCalls(Base):
             elif apart:
                 world.agenda.at(world.clock.now() + 5, due)  # an instance goes on trying
             else:
-                group.enis = launch.attach(wanted)
+                group.machines = instances.start(wanted, instances.tags_of(wanted, cluster.name, group.nodegroup_name))
                 if SETTINGS.hook_nodes_start:
                     HOOKS.start(self._payload("start", cluster, group, data), finish)
                 else:
@@ -229,8 +222,7 @@ class NodegroupCalls(Base):
         def gone() -> None:
             if stopped["done"]:
                 cluster.nodegroups.pop(name, None)
-                for eni in group.enis:
-                    ec2.drop_eni(region, eni)
+                instances.stop(region, *group.machines)
                 if life.gated:
                     life.succeed()
             elif life.outcome == "":
