@@ -35,7 +35,8 @@ def test_leader_worker_set(kube):
     kube.apply(pair)
     kube.wait(lambda: kube.run("get", "pod", "pair-0-1").returncode == 0)
     kube.ready("pair-0-1")
-    leader = kube("exec", "pair-0-1", "--", "sh", "-c", "echo $LWS_LEADER_ADDRESS; getent hosts $LWS_LEADER_ADDRESS").split()
+    lookup = ("exec", "pair-0-1", "--", "sh", "-c", "echo $LWS_LEADER_ADDRESS; getent hosts $LWS_LEADER_ADDRESS")
+    leader = kube.wait(lambda: (done := kube.run(*lookup)).returncode == 0 and done.stdout.split())  # the name follows the pod
     assert leader[0] == "pair-0.pair.default" and leader[1].startswith("10.42.")
 
 

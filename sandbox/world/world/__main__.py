@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import fcntl
 import http.client
 import json
 import os
@@ -77,6 +78,17 @@ def up(here: World, args: argparse.Namespace) -> None:
     if missing:
         raise Wrong(f"missing: {', '.join(missing)}. Run scripts/setup")
     here.logs.mkdir(parents=True, exist_ok=True)
+    with (here.folder / "up.lock").open("w") as lock:  # closed, and so let go, when this `up` is over
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Wrong(f"somebody else is starting sandbox {here.name} at this moment") from None
+        start(here, args)
+    print(f"sandbox {here.name} is up after {time.monotonic() - began:.1f} s; run things in it: scripts/sandbox exec{named(here)} CMD…")
+
+
+def start(here: World, args: argparse.Namespace) -> None:
+    """A new world under this name, with nothing of the last one but its certificates and ports."""
     ports = outside.choose(here)
     outside.check(here, ports)
     for stale in ("etcd", "n", "shared", "ecr", "audit.log", "journal.jsonl"):  # a stopped sandbox leaves nothing to the next
@@ -92,7 +104,6 @@ def up(here: World, args: argparse.Namespace) -> None:
     here.write("signin.yaml", certificates.webhook(f"http://127.0.0.1:{parts.CONTROL}/signin"))
     parts.write_settings(here, options)
     launch(here)
-    print(f"sandbox {here.name} is up after {time.monotonic() - began:.1f} s; run things in it: scripts/sandbox exec{named(here)} CMD…")
 
 
 def which(tool: str) -> bool:

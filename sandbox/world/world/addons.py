@@ -110,3 +110,15 @@ def remove(addon: str) -> None:
         kube.delete(f"/apis/apps/v1{NAMESPACE}/deployments/{what.deployment}")
     if what.driver:
         kube.delete(f"/apis/storage.k8s.io/v1/csidrivers/{what.driver}")
+
+
+def access_policies() -> None:
+    """EKS's access policies, as far as Kubernetes' own roles say the same: sign-in puts their holders into these groups."""
+    for role in ("admin", "edit", "view"):
+        name = f"eks-access:{role}"
+        binding = {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": name}],
+        }  # fmt: skip
+        kube.apply(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{name}", binding)

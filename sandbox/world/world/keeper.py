@@ -68,6 +68,7 @@ class Keeper:
         match ask["action"]:
             case "cluster-start":
                 self.cluster.open(ask["cluster"])
+                addons.access_policies()
                 if ask.get("bootstrapSelfManagedAddons", True):
                     for name in addons.BOOTSTRAP:
                         addons.install(name, self.image_version(name))

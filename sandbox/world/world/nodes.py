@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import threading
 import time
+import tomllib
 from typing import Any
 
 from . import devices, hardware, kube, parts
@@ -18,6 +20,7 @@ EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SC
 # What has to run on a node before it shows a device or mounts a file system, by the image that brings it.
 DEVICES = {"nvidia.com/gpu": "image:k8s-device-plugin", "vpc.amazonaws.com/efa": "image:aws-efa-k8s-device-plugin"}
 DRIVERS = {"fsx.csi.aws.com": "image:aws-fsx-csi-driver"}
+PULL_RATE = 200e6  # bytes a second that a node pulls and unpacks; assumed, before the sandbox's speed
 NETWORK = "image:amazon-k8s-cni"
 LONGEST = 240  # nodes in one sandbox: one 10.42.N.0/24 each
 
@@ -77,9 +80,9 @@ class Nodes:
         flags = {
             "name": name, "ip": f"10.0.1.{number}", "pods": f"10.42.{number}", "root": f"{INSIDE}/n/{number}", "shared": f"{INSIDE}/shared",
             "image-cache": f"{INSIDE}/images", "registries": f"{INSIDE}/registries.json", "resolv-conf": f"{INSIDE}/resolv.conf",
-            "clock": str(self.options.speed), "provider-id": f"aws:///{zone}/i-{hash((ask['id'], number)) & 0xFFFFFFFFFFFFFFFFF:017x}",
+            "clock": str(self.options.speed), "provider-id": f"aws:///{zone}/{instance(ask['id'], number)}",
             "labels": json.dumps(labels), "taints": json.dumps(taints), "capacity": json.dumps(capacity), "allocatable": json.dumps(allocatable),
-            "device-gate": json.dumps(gates), "csi": json.dumps(DRIVERS), "mount-ask": ask_mount, "cni": NETWORK, "binds": json.dumps(binds),
+            "device-gate": json.dumps(gates), "csi": json.dumps(DRIVERS), "mount-ask": ask_mount, "cni": NETWORK, "pull-rate": str(PULL_RATE * self.options.speed), "byte-factor": str(byte_factor()), "binds": json.dumps(binds),
             "programs": json.dumps([str(path) for path in sorted(SANDBOX.glob("*/programs"))] + [str(BIN)]),
         }  # fmt: skip
         argv = [self.options.kube, "node", *(word for key, value in flags.items() for word in (f"-{key}", value))]
@@ -116,6 +119,15 @@ class Nodes:
             at_once(*(lambda part=part: self._end(part) for part in gone))
             self.groups.clear()
             self.numbers.clear()
+
+
+def instance(group: str, number: int) -> str:
+    return "i-" + hashlib.sha256(f"{group} {number}".encode()).hexdigest()[:17]
+
+
+def byte_factor() -> float:
+    """By how much the images of the list are smaller than true ones."""
+    return tomllib.loads((SANDBOX / "images" / "images.toml").read_text())["byte_factor"]
 
 
 def ready(name: str) -> bool:

@@ -83,8 +83,8 @@ def outer_parts(world: World, options: Options) -> list[Part]:
         "aws",
         [
             options.pythons["aws"], "-m", "sandbox_aws", "--host", ADDRESS, "--port", "5005", "--factor", str(options.speed), "--account", ACCOUNT,
-            "--keys", f"{inside}/keys.toml", "--eks-endpoint", f"https://{ADDRESS}:6443", "--eks-ca", f"{inside}/ca.crt",
-            "--hook-nodes-start", hook, "--hook-nodes-stop", hook, "--hook-addon", hook, "--hook-cluster", hook,
+            "--keys", f"{inside}/keys.toml", "--verify", "true", "--eks-endpoint", f"https://{ADDRESS}:6443", "--eks-ca", f"{inside}/ca.crt",
+            "--hook-timeout", "180", "--hook-nodes-start", hook, "--hook-nodes-stop", hook, "--hook-addon", hook, "--hook-cluster", hook,
             "--registry", ECR, "--registry-backend", f"http://127.0.0.1:{PUSH['ecr']}", "--journal", f"{inside}/journal.jsonl",
             *(["--faults", options.faults] if options.faults else []),
         ],
