@@ -12,6 +12,7 @@ pub mod endpoint;
 pub mod engine;
 pub mod error;
 pub mod k8s;
+pub mod registry;
 pub mod render;
 pub mod secret;
 pub mod steps;

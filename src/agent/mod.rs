@@ -1,3 +1,4 @@
 //! What runs inside the cluster, by the same binary.
 
 pub mod bench;
+pub mod fetch;

@@ -1,5 +1,6 @@
 //! AWS: one file per service; SDK types stop here. Every call returns our types or a [`ServiceError`].
 
+pub mod ecr;
 mod error;
 pub mod tagging;
 mod token;
