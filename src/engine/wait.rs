@@ -29,9 +29,11 @@ pub enum Look<T> {
 
 impl Cx {
     /// Looks until it is ready. Ends early with [`Kind::Interrupted`] when the walk is to stop, with [`Kind::Timeout`] after the limit.
-    pub async fn until<T, F>(&self, what: &str, wait: Wait, mut look: F) -> anyhow::Result<T>
+    pub async fn until<T, F, L>(&self, what: &str, wait: Wait, mut look: F) -> anyhow::Result<T>
     where
-        F: AsyncFnMut() -> anyhow::Result<Look<T>>,
+        // Not `AsyncFnMut`: whether what that gives is Send cannot be said, and steps are spawned.
+        F: FnMut() -> L,
+        L: Future<Output = anyhow::Result<Look<T>>>,
     {
         let started = std::time::Instant::now();
         let limit = Duration::from_secs(wait.limit_s);

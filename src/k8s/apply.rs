@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::try_join_all;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy, ValidationDirective};
 use kube::core::metadata::PartialObjectMeta;
 use kube::core::{ApiResource, GroupVersionKind};
@@ -12,9 +12,6 @@ use sha2::{Digest, Sha256};
 use super::error::Answer;
 use super::{ANNOTATION_INPUTS, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_STEP, MANAGER};
 use crate::error::ServiceError;
-
-/// Calls at once.
-const AT_ONCE: usize = 16;
 
 /// A manifest with our marks on it.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,14 +118,12 @@ fn live(document: &Document, there: Option<&PartialObjectMeta<DynamicObject>>) -
 
 /// How every document stands, in their order. Reads only, all at once.
 pub async fn look(client: &Client, documents: &[Document]) -> Result<Vec<Live>, ServiceError> {
-    stream::iter(documents)
-        .map(async |document| {
-            let there = document.api(client).get_metadata_opt(&document.object.name_any()).await.answer(&format!("GET {}", document.path()))?;
-            Ok(live(document, there.as_ref()))
-        })
-        .buffered(AT_ONCE)
-        .try_collect()
-        .await
+    try_join_all(documents.iter().map(|document| standing(client, document))).await
+}
+
+async fn standing(client: &Client, document: &Document) -> Result<Live, ServiceError> {
+    let there = document.api(client).get_metadata_opt(&document.object.name_any()).await.answer(&format!("GET {}", document.path()))?;
+    Ok(live(document, there.as_ref()))
 }
 
 /// Brings every document that differs to the API server, in waves; gives the titles of those that were written.
@@ -143,8 +138,7 @@ pub async fn apply(client: &Client, documents: &[Document]) -> Result<Vec<String
     }
     let mut written = Vec::new();
     for wave in waves.into_values() {
-        let titles: Vec<String> = stream::iter(wave).map(|document| patch(client, document, false)).buffered(AT_ONCE).try_collect().await?;
-        written.extend(titles);
+        written.extend(try_join_all(wave.into_iter().map(|document| patch(client, document, false))).await?);
     }
     Ok(written)
 }
@@ -219,23 +213,21 @@ impl Found {
 /// Everything of these kinds that the step of this deployment made. A kind that the API server does not know has no objects.
 pub async fn list(client: &Client, kinds: &[KindOf], owner: Owner<'_>) -> Result<Vec<Found>, ServiceError> {
     let selector = owner.selector();
-    let lists: Vec<Vec<Found>> = stream::iter(kinds)
-        .map(async |kind| {
-            let (api, resource) = kind.api(client);
-            let listed = api.list_metadata(&ListParams::default().labels(&selector)).await.or_none(&format!("LIST {}", resource.plural))?;
-            let found = |item: PartialObjectMeta<DynamicObject>| Found {
-                kind: kind.kind,
-                namespace: item.namespace(),
-                name: item.name_any(),
-                uid: item.uid(),
-                going: item.metadata.deletion_timestamp.is_some(),
-            };
-            Ok::<_, ServiceError>(listed.map(|list| list.items.into_iter().map(found).collect()).unwrap_or_default())
-        })
-        .buffered(AT_ONCE)
-        .try_collect()
-        .await?;
+    let lists = try_join_all(kinds.iter().map(|kind| list_kind(client, *kind, &selector))).await?;
     Ok(lists.concat())
+}
+
+async fn list_kind(client: &Client, kind: KindOf, selector: &str) -> Result<Vec<Found>, ServiceError> {
+    let (api, resource) = kind.api(client);
+    let listed = api.list_metadata(&ListParams::default().labels(selector)).await.or_none(&format!("LIST {}", resource.plural))?;
+    let found = |item: PartialObjectMeta<DynamicObject>| Found {
+        kind: kind.kind,
+        namespace: item.namespace(),
+        name: item.name_any(),
+        uid: item.uid(),
+        going: item.metadata.deletion_timestamp.is_some(),
+    };
+    Ok(listed.map(|list| list.items.into_iter().map(found).collect()).unwrap_or_default())
 }
 
 /// Begins to delete these objects, each only if it is still the one that was found; the order is theirs. Pods of a workload go first.

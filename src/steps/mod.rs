@@ -1,6 +1,9 @@
 //! One file per step. Steps never ask the user, read flags, print, or write the state.
 
 pub mod facts;
+mod objects;
+pub mod serve;
+pub mod storage;
 
 use std::sync::Arc;
 

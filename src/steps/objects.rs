@@ -1,0 +1,140 @@
+//! What the steps share that are made of Kubernetes objects: marks, standing, waiting, removal by label.
+
+use super::Deps;
+use crate::engine::step::{Cx, Seen, StepId};
+use crate::engine::wait::{Look, Wait};
+use crate::error::{Kind, Resource, ServiceError, fail};
+use crate::k8s::apply::{Found, KindOf, Live};
+use crate::k8s::ready::Readiness;
+use crate::k8s::{self, Document, Owner};
+use crate::render::Rendered;
+
+/// The objects of one step.
+pub(super) struct Objects<'a> {
+    pub deps: &'a Deps,
+    pub step: StepId,
+    /// All kinds that the step makes, in the order in which they are taken away.
+    pub kinds: &'static [KindOf],
+}
+
+impl Objects<'_> {
+    /// Marked as ours, in the order of the files.
+    pub fn documents(&self, rendered: Vec<Rendered>) -> anyhow::Result<Vec<Document>> {
+        let manifests = rendered.into_iter().flat_map(|file| file.manifests.into_iter().map(move |manifest| (file.file, manifest)));
+        manifests.map(|(file, manifest)| Document::new(manifest, self.owner()).map_err(|why| fail(Kind::Bug, format!("template {file}: {why}")).into())).collect()
+    }
+
+    fn owner(&self) -> Owner<'_> {
+        Owner { deployment: &self.deps.spec.name, step: self.step.as_str() }
+    }
+
+    /// Waits until what is being deleted is gone, then brings what differs to the API server.
+    pub async fn apply(&self, cx: &Cx, client: &kube::Client, documents: &[Document], wait: Wait) -> anyhow::Result<()> {
+        cx.until("objects that are being deleted", wait, || async {
+            let standing = k8s::apply::look(client, documents).await?;
+            let going = documents.iter().zip(standing).find(|(_, live)| *live == Live::Going).map(|(document, _)| document.title());
+            Ok(going.map_or(Look::Ready(()), Look::NotYet))
+        })
+        .await?;
+        for title in k8s::apply::apply(client, documents).await? {
+            cx.note(format!("{title} applied"));
+        }
+        Ok(())
+    }
+
+    /// Deletes what carries our labels and waits until it is gone.
+    pub async fn remove(&self, cx: &Cx, wait: Wait) -> anyhow::Result<()> {
+        let Some(client) = self.client(cx)? else { return Ok(()) };
+        cx.until("our objects to go", wait, || async {
+            steady(async {
+                let found = k8s::apply::list(&client, self.kinds, self.owner()).await?;
+                k8s::apply::delete(&client, &found, self.kinds).await?;
+                Ok(found.first().map_or(Look::Ready(()), |found| Look::NotYet(format!("{} {} is still there", found.kind, found.id()))))
+            })
+            .await
+        })
+        .await
+    }
+
+    /// What carries our labels now.
+    pub async fn existing(&self, cx: &Cx) -> anyhow::Result<Vec<Resource>> {
+        let Some(client) = self.client(cx)? else { return Ok(Vec::new()) };
+        let found = k8s::apply::list(&client, self.kinds, self.owner()).await?;
+        Ok(found.iter().map(|found: &Found| Resource::new(found.kind, found.id())).collect())
+    }
+
+    /// The cluster's client; `None` where there is no cluster, and so nothing in it.
+    fn client(&self, cx: &Cx) -> anyhow::Result<Option<kube::Client>> {
+        if cx.facts.table(StepId::Cluster).is_none() { Ok(None) } else { self.deps.kube(cx).map(Some) }
+    }
+}
+
+/// What the standing of the documents alone says; `None`: all are there as they should be.
+pub(super) fn seen(documents: &[Document], standing: &[Live]) -> Option<Seen> {
+    let first = |live: Live| documents.iter().zip(standing).find(|(_, have)| **have == live).map(|(document, _)| document.title());
+    let missing = standing.iter().filter(|live| **live == Live::Absent).count();
+    if let Some(what) = first(Live::Foreign) {
+        Some(Seen::Foreign { what })
+    } else if missing == standing.len() {
+        Some(Seen::Absent)
+    } else if let Some(what) = first(Live::Going) {
+        Some(Seen::Pending { what: format!("{what} is being deleted") })
+    } else if let Some(what) = first(Live::Differs) {
+        Some(Seen::Broken { why: format!("{what} was made from other settings") })
+    } else if missing > 0 {
+        Some(Seen::Pending { what: format!("{missing} of {} objects are missing", standing.len()) })
+    } else {
+        None
+    }
+}
+
+/// An API server that does not answer is, for who observes, a cluster that is not there.
+pub(super) fn or_unreachable(seen: anyhow::Result<Seen>) -> anyhow::Result<Seen> {
+    match seen {
+        Err(error) if error.downcast_ref::<ServiceError>().is_some_and(|error| error.service == "kubernetes" && error.is(&["Unreachable"])) => Ok(Seen::Unreachable),
+        other => other,
+    }
+}
+
+/// For who waits, a call that will probably work a little later is no failure but a reason to look again.
+pub(super) async fn steady<T>(look: impl Future<Output = anyhow::Result<Look<T>>>) -> anyhow::Result<Look<T>> {
+    match look.await {
+        Err(error) if error.downcast_ref::<ServiceError>().is_some_and(k8s::passing) => Ok(Look::NotYet(error.to_string())),
+        other => other,
+    }
+}
+
+/// One look at a workload; what will not become ready by waiting is a failure.
+pub(super) fn look(what: &str, readiness: Readiness) -> anyhow::Result<Look<()>> {
+    match readiness {
+        Readiness::Ready => Ok(Look::Ready(())),
+        Readiness::Waiting(why) => Ok(Look::NotYet(why)),
+        Readiness::Absent => Ok(Look::NotYet("it is not there yet".into())),
+        Readiness::Failed(why) => Err(fail(Kind::Remote, format!("{what}: {why}")).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_seen_follows_the_worst_object() {
+        let document = |name: &str| {
+            Document::new(json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "n"}}), Owner { deployment: "nemo", step: "serve" }).unwrap()
+        };
+        let documents = [document("a"), document("b")];
+        for (standing, word) in [
+            ([Live::Same, Live::Same], "None"),
+            ([Live::Absent, Live::Absent], "Some(Absent)"),
+            ([Live::Absent, Live::Same], "Some(Pending { what: \"1 of 2 objects are missing\" })"),
+            ([Live::Same, Live::Differs], "Some(Broken { why: \"Service n/b was made from other settings\" })"),
+            ([Live::Differs, Live::Going], "Some(Pending { what: \"Service n/b is being deleted\" })"),
+            ([Live::Foreign, Live::Absent], "Some(Foreign { what: \"Service n/a\" })"),
+        ] {
+            assert_eq!(format!("{:?}", seen(&documents, &standing)), word);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The step `serve`: Dynamo's frontend and the vLLM worker, until the frontend lists the model.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams};
+
+use super::Deps;
+use super::facts::{FilesystemFacts, ImagesFacts, ServeFacts, StorageFacts, WeightsFacts};
+use super::objects::{Objects, look, or_unreachable, seen, steady};
+use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, Unit, all_of, part_of, table_of};
+use crate::engine::wait::Look;
+use crate::error::{Kind, Resource, ServiceError, fail};
+use crate::k8s::apply::KindOf;
+use crate::k8s::ready::Readiness;
+use crate::k8s::{self, Answer, Container, Document};
+use crate::render::{self, Rendered, Serving};
+
+const KINDS: &[KindOf] = &[
+    KindOf::new("policy", "v1", "PodDisruptionBudget"),
+    KindOf::new("apps", "v1", "Deployment"),
+    KindOf::new("", "v1", "Service"),
+    KindOf::new("rbac.authorization.k8s.io", "v1", "RoleBinding"),
+    KindOf::new("rbac.authorization.k8s.io", "v1", "Role"),
+    KindOf::new("", "v1", "ServiceAccount"),
+];
+/// The part of `images` that the pods run.
+pub const IMAGE: &str = "vllm-runtime";
+
+pub struct Serve {
+    pub deps: Arc<Deps>,
+}
+
+/// What the manifests need from other steps.
+pub struct Inputs {
+    pub images: ImagesFacts,
+    pub storage: StorageFacts,
+    pub weights: WeightsFacts,
+    pub filesystem: FilesystemFacts,
+}
+
+impl Inputs {
+    /// From the facts; the first step that is missing is named.
+    pub fn of(cx: &Cx) -> anyhow::Result<Self> {
+        Ok(Self {
+            images: cx.facts_of(StepId::Images)?,
+            storage: cx.facts_of(StepId::Storage)?,
+            weights: cx.facts_of(StepId::Weights)?,
+            filesystem: cx.facts_of(StepId::Filesystem)?,
+        })
+    }
+
+    /// The values of the templates.
+    pub fn serving(&self, deps: &Deps) -> anyhow::Result<Serving> {
+        let image = self.images.stored.get(IMAGE).ok_or_else(|| fail(Kind::Usage, format!("the image {IMAGE} is not in ECR yet")).hint(format!("nemo image push {IMAGE}")))?;
+        let bytes = self.weights.bytes.max(deps.pins.weights.bytes);
+        Ok(Serving::new(&deps.spec, image.pinned(), self.storage.claim.clone(), self.weights.path.clone(), bytes, self.filesystem.capacity_gib))
+    }
+}
+
+impl Serve {
+    fn objects(&self) -> Objects<'_> {
+        Objects { deps: &self.deps, step: StepId::Serve, kinds: KINDS }
+    }
+
+    /// The manifests of the step.
+    pub fn rendered(&self, inputs: &Inputs) -> anyhow::Result<(Serving, Vec<Rendered>)> {
+        let serving = inputs.serving(&self.deps)?;
+        let rendered = render::serving(&serving)?;
+        Ok((serving, rendered))
+    }
+
+    fn documents(&self, inputs: &Inputs) -> anyhow::Result<(Serving, Vec<Document>)> {
+        let (serving, rendered) = self.rendered(inputs)?;
+        Ok((serving, self.objects().documents(rendered)?))
+    }
+
+    async fn look(&self, cx: &Cx, inputs: &Inputs) -> anyhow::Result<Seen> {
+        let client = self.deps.kube(cx)?;
+        let (serving, documents) = self.documents(inputs)?;
+        let deployment = |name| k8s::ready::deployment(&client, &serving.namespace, name);
+        let (standing, worker, frontend) = futures::try_join!(k8s::apply::look(&client, &documents), deployment(serving.worker), deployment(serving.frontend))?;
+        if let Some(seen) = seen(&documents, &standing) {
+            return Ok(seen);
+        }
+        Ok(match (worker, frontend) {
+            (Readiness::Ready, Readiness::Ready) => Seen::Ready { inputs: Some(self.inputs()), facts: table_of(&facts(&serving))? },
+            (Readiness::Failed(why), _) | (_, Readiness::Failed(why)) => Seen::Broken { why },
+            (Readiness::Waiting(what), _) | (_, Readiness::Waiting(what)) => Seen::Pending { what },
+            _ => Seen::Pending { what: "a Deployment is being made".into() },
+        })
+    }
+
+    /// Waits for the worker, telling how much of the weights it has loaded.
+    async fn worker_ready(&self, cx: &Cx, client: &kube::Client, serving: &Serving) -> anyhow::Result<()> {
+        cx.until(serving.worker, self.deps.spec.wait.rollout, || async {
+            steady(async {
+                let readiness = k8s::ready::deployment(client, &serving.namespace, serving.worker).await?;
+                if readiness != Readiness::Ready {
+                    tell_loading(cx, client, serving).await?;
+                }
+                look(serving.worker, readiness)
+            })
+            .await
+        })
+        .await
+    }
+
+    /// Pods that crash are made anew: whoever runs the command again has changed something about the cause.
+    async fn restart_failed(&self, client: &kube::Client, serving: &Serving) -> anyhow::Result<()> {
+        for name in [serving.worker, serving.frontend] {
+            if let Readiness::Failed(_) = k8s::ready::deployment(client, &serving.namespace, name).await? {
+                let api: Api<Pod> = Api::namespaced(client.clone(), &serving.namespace);
+                api.delete_collection(&DeleteParams::default(), &of(name)).await.answer("DELETE pods")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn of(name: &str) -> ListParams {
+    ListParams::default().labels(&format!("app.kubernetes.io/name={name}"))
+}
+
+fn facts(serving: &Serving) -> ServeFacts {
+    ServeFacts { namespace: serving.namespace.clone(), service: serving.frontend.into(), port: serving.port, model: serving.served_model_name.clone() }
+}
+
+async fn tell_loading(cx: &Cx, client: &kube::Client, serving: &Serving) -> Result<(), ServiceError> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &serving.namespace);
+    for pod in api.list(&of(serving.worker)).await.answer("LIST pods")?.items {
+        if pod.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Running") {
+            continue;
+        }
+        let container = Container { namespace: serving.namespace.clone(), pod: pod.name_any(), container: "worker".into() };
+        let lines = container.last_lines(client, 30, false).await?;
+        if let Some((done, total)) = lines.iter().rev().find_map(|line| shards(line)) {
+            cx.progress(format!("weights into GPU memory ({})", pod.name_any()), done, total, Unit::Items);
+        }
+    }
+    Ok(())
+}
+
+/// `… checkpoint shards:  40% Completed | 18/45 [00:12<…` → (18, 45); the last one of a line that was written over.
+fn shards(line: &str) -> Option<(u64, u64)> {
+    let (_, rest) = line.rsplit_once("checkpoint shards:")?;
+    let (done, rest) = rest.split_once("| ")?.1.split_once('/')?;
+    let total: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some((done.trim().parse().ok()?, total.parse().ok()?))
+}
+
+/// Does the frontend list the model? Asked through the API server, so that nothing has to be exposed.
+async fn lists_model(client: &kube::Client, facts: &ServeFacts) -> anyhow::Result<Look<()>> {
+    let path = format!("/api/v1/namespaces/{}/services/{}:{}/proxy/v1/models", facts.namespace, facts.service, facts.port);
+    let text = client.request_text(http::Request::get(&path).body(Vec::new())?).await.answer("GET /v1/models through the API server")?;
+    let Ok(answer) = serde_json::from_str::<serde_json::Value>(&text) else { return Ok(Look::NotYet("the frontend answers, but no list of models".into())) };
+    let ids: Vec<&str> = answer["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str()).collect();
+    Ok(match ids.as_slice() {
+        ids if ids.contains(&facts.model.as_str()) => Look::Ready(()),
+        [] => Look::NotYet("the frontend lists no model yet".into()),
+        others => Look::NotYet(format!("the frontend lists {}", others.join(", "))),
+    })
+}
+
+#[async_trait]
+impl Step for Serve {
+    fn id(&self) -> StepId {
+        StepId::Serve
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        vec![all_of(StepId::Weights), all_of(StepId::GpuNodes), part_of(StepId::Images, IMAGE)]
+    }
+
+    fn inputs(&self) -> Digest {
+        let (spec, pins) = (&self.deps.spec, &self.deps.pins);
+        Digest::of(&(&spec.serve, &spec.model, &spec.precision, &spec.instance.type_name, pins.images.get(IMAGE), &pins.weights.revision))
+    }
+
+    fn makes(&self) -> Vec<Resource> {
+        let namespace = &self.deps.spec.serve.namespace;
+        ["frontend", "vllm-worker"].map(|name| Resource::new("Deployment", format!("{namespace}/{name}"))).into()
+    }
+
+    async fn observe(&self, cx: &Cx) -> anyhow::Result<Seen> {
+        let (Some(_), Ok(inputs)) = (cx.facts.table(StepId::Cluster), Inputs::of(cx)) else { return Ok(Seen::Unreachable) };
+        if !inputs.images.stored.contains_key(IMAGE) {
+            return Ok(Seen::Unreachable);
+        }
+        or_unreachable(self.look(cx, &inputs).await)
+    }
+
+    async fn apply(&self, cx: &Cx) -> anyhow::Result<toml::Table> {
+        let client = self.deps.kube(cx)?;
+        let (serving, documents) = self.documents(&Inputs::of(cx)?)?;
+        let wait = self.deps.spec.wait.rollout;
+        self.objects().apply(cx, &client, &documents, wait).await?;
+        self.restart_failed(&client, &serving).await?;
+        self.worker_ready(cx, &client, &serving).await?;
+        let frontend = || steady(async { look(serving.frontend, k8s::ready::deployment(&client, &serving.namespace, serving.frontend).await?) });
+        cx.until(serving.frontend, wait, frontend).await?;
+        let facts = facts(&serving);
+        cx.until("the frontend to list the model", wait, || steady(lists_model(&client, &facts))).await?;
+        table_of(&facts)
+    }
+
+    async fn remove(&self, cx: &Cx) -> anyhow::Result<()> {
+        self.objects().remove(cx, self.deps.spec.wait.rollout).await
+    }
+
+    async fn existing(&self, cx: &Cx) -> anyhow::Result<Vec<Resource>> {
+        self.objects().existing(cx).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_how_many_shards_are_loaded() {
+        let line = "Loading safetensors checkpoint shards:  40% Completed | 18/45 [00:12<00:18,  1.50it/s]";
+        assert_eq!(shards(line), Some((18, 45)));
+        assert_eq!(shards(&format!("{line}\rLoading safetensors checkpoint shards:  42% Completed | 19/45 [00:13<00:17]")), Some((19, 45)));
+        assert_eq!(shards("Loading weights took 57.10 seconds"), None);
+    }
+}
