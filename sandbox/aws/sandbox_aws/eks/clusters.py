@@ -23,37 +23,10 @@ class ClusterCalls(Base):
 
     def create_cluster(self) -> ActionResult:
         get, version, world = self._get_param, self._get_param("version"), clock.world()
-        compute, storage, network = get("computeConfig"), get("storageConfig"), get("kubernetesNetworkConfig") or {}
         same = self.eks_backend.clusters.get(get("name"))
         if same and self._same_call(same):
             return ActionResult({"cluster": same})
-        if version and version not in offerings.versions():
-            raise InvalidParameterException(message=f"unsupported Kubernetes version {version}")
-        auto = [
-            bool(part)
-            for part in (
-                (compute or {}).get("enabled"),
-                (storage or {}).get("blockStorage", {}).get("enabled"),
-                network.get("elasticLoadBalancing", {}).get("enabled"),
-            )
-        ]
-        if any(auto) and not all(auto):
-            raise InvalidParameterException(
-                message="For EKS Auto Mode, please ensure that all required configs, including computeConfig, kubernetesNetworkConfig, "
-                "and blockStorage are all either fully enabled or fully disabled."
-            )
-        vpc_config = get("resourcesVpcConfig") or {}
-        wanted, known = vpc_config.get("subnetIds") or [], ec2.subnets(self.region)
-        if SETTINGS.strict:
-            missing = [subnet for subnet in wanted if subnet not in known]
-            if missing:
-                raise InvalidParameterException(message=f"The subnet ID '{missing[0]}' does not exist (Service: Ec2, Status Code: 400)")
-            if len({known[subnet].availability_zone for subnet in wanted}) < 2:
-                raise InvalidParameterException(message="Subnets specified must be in at least two different AZs")
-            if not same:
-                problem = iam.role_problem(get("roleArn"))
-                if problem:
-                    raise InvalidParameterException(message=problem)
+        self._check_cluster(same)
         super().create_cluster()
         cluster = self._cluster(get("name"))
         cluster.life = world.begin("eks", "CreateCluster", cluster.arn, "CREATING", "ACTIVE", "FAILED")
@@ -61,45 +34,86 @@ class ClusterCalls(Base):
         self._control_plane("cluster-start", cluster, lambda: None)
         cluster.created_at, cluster.asked = world.clock.date(), self._asked()
         cluster.region, cluster.enis, cluster.group = self.region, [], None
-        if wanted and wanted[0] in known:
-            vpc = known[wanted[0]].vpc_id
-            group = ec2.backend(self.region).create_security_group(
-                f"eks-cluster-sg-{cluster.name}-{uuid.uuid4().hex[:6]}",
-                "EKS created security group applied to ENI that is attached to EKS Control Plane master nodes",
-                vpc_id=vpc,
-                tags={
-                    "aws:eks:cluster-name": cluster.name,
-                    f"kubernetes.io/cluster/{cluster.name}": "owned",
-                    "Name": f"eks-cluster-sg-{cluster.name}",
-                },
-            )
-            cluster.group = group.id
-            ec2.backend(self.region).authorize_security_group_ingress(group.id, "-1", None, None, [], source_groups=[{"GroupId": group.id}])
-            cluster.resources_vpc_config = {
-                "endpointPublicAccess": True,
-                "endpointPrivateAccess": False,
-                "publicAccessCidrs": ["0.0.0.0/0"],
-                "securityGroupIds": [],
-                **vpc_config,
-                "vpcId": vpc,
-                "clusterSecurityGroupId": group.id,
-            }
-            cluster.enis = [ec2.service_eni(self.region, subnet, [group.id], f"Amazon EKS {cluster.name}", "eks") for subnet in wanted[:2]]
+        self._network(cluster)
         cluster.version = version or offerings.versions()[-1]
-        cluster.compute_config, cluster.storage_config = compute, storage
+        cluster.compute_config, cluster.storage_config = get("computeConfig"), get("storageConfig")
         cluster.upgrade_policy = get("upgradePolicy") or {"supportType": "EXTENDED"}
-        access = get("accessConfig") or {}
+        self._first_access(cluster)
+        return ActionResult({"cluster": cluster})
+
+    def _check_cluster(self, same: Any) -> None:
+        """What EKS refuses at once."""
+        get, version = self._get_param, self._get_param("version")
+        if version and version not in offerings.versions():
+            raise InvalidParameterException(message=f"unsupported Kubernetes version {version}")
+        auto = [
+            bool(part)
+            for part in (
+                (get("computeConfig") or {}).get("enabled"),
+                (get("storageConfig") or {}).get("blockStorage", {}).get("enabled"),
+                (get("kubernetesNetworkConfig") or {}).get("elasticLoadBalancing", {}).get("enabled"),
+            )
+        ]
+        if any(auto) and not all(auto):
+            raise InvalidParameterException(
+                message="For EKS Auto Mode, please ensure that all required configs, including computeConfig, kubernetesNetworkConfig, "
+                "and blockStorage are all either fully enabled or fully disabled."
+            )
+        if not SETTINGS.strict:
+            return
+        wanted, known = (get("resourcesVpcConfig") or {}).get("subnetIds") or [], ec2.subnets(self.region)
+        missing = [subnet for subnet in wanted if subnet not in known]
+        if missing:
+            raise InvalidParameterException(message=f"The subnet ID '{missing[0]}' does not exist (Service: Ec2, Status Code: 400)")
+        if len({known[subnet].availability_zone for subnet in wanted}) < 2:
+            raise InvalidParameterException(message="Subnets specified must be in at least two different AZs")
+        problem = None if same else iam.role_problem(get("roleArn"))
+        if problem:
+            raise InvalidParameterException(message=problem)
+
+    def _network(self, cluster: Any) -> None:
+        """The cluster's own security group, and the interfaces of its control plane."""
+        asked, known = self._get_param("resourcesVpcConfig") or {}, ec2.subnets(self.region)
+        wanted = asked.get("subnetIds") or []
+        if not wanted or wanted[0] not in known:
+            return
+        vpc, owner = known[wanted[0]].vpc_id, ec2.backend(self.region)
+        group = owner.create_security_group(
+            f"eks-cluster-sg-{cluster.name}-{uuid.uuid4().hex[:6]}",
+            "EKS created security group applied to ENI that is attached to EKS Control Plane master nodes",
+            vpc_id=vpc,
+            tags={
+                "aws:eks:cluster-name": cluster.name,
+                f"kubernetes.io/cluster/{cluster.name}": "owned",
+                "Name": f"eks-cluster-sg-{cluster.name}",
+            },
+        )
+        cluster.group = group.id
+        owner.authorize_security_group_ingress(group.id, "-1", None, None, [], source_groups=[{"GroupId": group.id}])
+        cluster.resources_vpc_config = {
+            "endpointPublicAccess": True,
+            "endpointPrivateAccess": False,
+            "publicAccessCidrs": ["0.0.0.0/0"],
+            "securityGroupIds": [],
+            **asked,
+            "vpcId": vpc,
+            "clusterSecurityGroupId": group.id,
+        }
+        cluster.enis = [ec2.service_eni(self.region, subnet, [group.id], f"Amazon EKS {cluster.name}", "eks") for subnet in wanted[:2]]
+
+    def _first_access(self, cluster: Any) -> None:
+        """The authentication mode, and the creator as administrator where that is wanted."""
+        access = self._get_param("accessConfig") or {}
         bootstrap = access.get("bootstrapClusterCreatorAdminPermissions", True)
         cluster.access_config = {
             "authenticationMode": access.get("authenticationMode", "CONFIG_MAP"),
             "bootstrapClusterCreatorAdminPermissions": bootstrap,
         }
         if bootstrap and cluster.access_config["authenticationMode"] != "CONFIG_MAP":
-            creator = sts.iam_arn(sts.principal(getattr(world.effects, "access_key", "")))
+            creator = sts.iam_arn(sts.principal(getattr(clock.world().effects, "access_key", "")))
             self._entry(cluster, creator, [], "STANDARD", {})["policies"].append(
                 {"policyArn": ADMIN_POLICY, "accessScope": {"type": "cluster", "namespaces": []}, "associatedAt": utcnow(), "modifiedAt": utcnow()}
             )
-        return ActionResult({"cluster": cluster})
 
     def delete_cluster(self) -> ActionResult:
         cluster, world = self._cluster(), clock.world()
