@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
@@ -40,14 +41,12 @@ def say(text: str) -> None:
 
 def api_server() -> str:
     """Where administrators reach the API server, also before a cluster is open."""
-    import json
-
     return str(json.loads((RUN / "kubeconfig").read_text())["clusters"][0]["cluster"]["server"])
 
 
 def walked(nemo: Nemo, *words: str) -> tuple[Ran, list[Interval]]:
     """One `nemo up` from nothing, and every interval that the servers recorded meanwhile."""
-    pods = Pods(api_server())
+    pods = Pods(api_server()).start()
     began = time.time()
     ran = nemo.up(*words)
     pods.stop()

@@ -66,8 +66,10 @@ class Pods:
     def __init__(self, server: str) -> None:
         self.server, self._stop = server, threading.Event()
         self.seen: dict[str, dict[str, Any]] = {}
-        self._thread = threading.Thread(target=self._run, daemon=True, name="pods")
-        self._thread.start()
+
+    def start(self) -> Pods:
+        threading.Thread(target=self._run, daemon=True, name="pods").start()
+        return self
 
     def _open(self) -> Any:
         context = ssl.create_default_context(cafile=str(RUN / "ca.crt"))
@@ -122,7 +124,7 @@ def part_of_pod(pod: dict[str, Any]) -> str | None:
     if not step:
         words = f"{meta['name']} {labels.get('app.kubernetes.io/component', '')} {labels.get('app.kubernetes.io/name', '')}"
         step = next((known for known in ("weights", "bench", "test") if known in words), "")
-        step = step or ("serve" if any(word in words for word in ("worker", "frontend", "serve")) else "")
+        step = "serve" if "nvidia.com/dynamo-component-type" in labels else step
     if namespace == "kube-system" and step not in ("weights", "serve", "test", "bench"):
         return "pods platform" if "plugin" in meta["name"] or in_job(pod) else None  # EKS's own are in their add-ons
     return f"pods {step}" if step in ("weights", "serve", "test", "bench") else "pods platform"
