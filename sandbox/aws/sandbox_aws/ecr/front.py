@@ -19,82 +19,94 @@ from .tokens import good, principal_of
 REFUSED = {"throttle": 429, "access-denied": 403, "expired": 401, "not-found": 404, "server-error": 500, "unavailable": 503}
 
 
+CODES = {429: "TOOMANYREQUESTS", 403: "DENIED", 401: "UNAUTHORIZED", 404: "NOT_FOUND"}
+
+
 def front(environ: dict[str, Any], start_response: Callable[..., Any], application: Any) -> Iterable[bytes]:
     """The registry as clients see it; in journal and fault rules the service is "registry", the operation e.g. "PUT manifests"."""
-    path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
-    parts = path[4:].strip("/").split("/")
-    cut = max((parts.index(word) for word in ("manifests", "blobs", "tags") if word in parts), default=None)
-    name, body = "/".join(parts[:cut]) if cut else "", None
-    call = wire.Call(
-        "registry", f"{method} {parts[cut] if cut else 'ping'}", "", "", "", "", path, method not in ("GET", "HEAD"), secrets.token_hex(16), path
-    )
-    rules = application.faults.pick(call)
-    shown: list[int] = []
+    exchange = Exchange(environ, start_response, application)
+    return exchange.faults() or exchange.refusal() or exchange.passed_on()
 
-    def begin(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+
+class Exchange:
+    """One request to the registry and its answer."""
+
+    def __init__(self, environ: dict[str, Any], start_response: Callable[..., Any], application: Any) -> None:
+        self.environ, self.start_response, self.application = environ, start_response, application
+        self.path, self.method, self.body = environ["PATH_INFO"], environ["REQUEST_METHOD"], None
+        parts = self.path[4:].strip("/").split("/")
+        cut = max((parts.index(word) for word in ("manifests", "blobs", "tags") if word in parts), default=0)
+        self.name, self.kind, self.last = "/".join(parts[:cut]), parts[cut] if cut else "ping", parts[-1]
+        write = self.method not in ("GET", "HEAD")
+        self.call = wire.Call("registry", f"{self.method} {self.kind}", "", "", "", "", self.path, write, secrets.token_hex(16), self.path)
+        self.rules = application.faults.pick(self.call)
+
+    def begin(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
         """The registry has done it: note that, hold the answer if a rule says so, then begin it."""
-        shown.append(int(status.split(" ", 1)[0]))
-        application.journal.add(
-            service=call.service,
-            operation=call.operation,
-            **{"class": "write" if call.write else "read"},
-            principal=principal_of(environ.get("HTTP_AUTHORIZATION", "")),
+        number = int(status.split(" ", 1)[0])
+        self.application.journal.add(
+            service=self.call.service,
+            operation=self.call.operation,
+            **{"class": "write" if self.call.write else "read"},
+            principal=principal_of(self.environ.get("HTTP_AUTHORIZATION", "")),
             via="",
-            target=path,
+            target=self.path,
             digest="",
-            status=shown[0],
-            code="OK" if shown[0] < 400 else f"HTTP {shown[0]}",
-            request=call.request_id,
-            fault=",".join(rule.effect for rule in rules),
+            status=number,
+            code="OK" if number < 400 else f"HTTP {number}",
+            request=self.call.request_id,
+            fault=",".join(rule.effect for rule in self.rules),
         )
-        for rule in after:
+        for rule in self.rules:
             if rule.effect == "lose-reply":
                 raise ConnectionResetError("cut by a fault rule")
-            application.faults.hold(rule, call)
-        return start_response(status, headers)
+            if rule.effect == "hold":
+                self.application.faults.hold(rule, self.call)
+        return self.start_response(status, headers)
 
-    def say(status: int, code: str, message: str, extra: list[tuple[str, str]] | None = None) -> list[bytes]:
+    def say(self, status: int, code: str, message: str, extra: list[tuple[str, str]] | None = None) -> list[bytes]:
         data = json.dumps({"errors": [{"code": code, "message": message}]}).encode()
         head = [("Content-Type", "application/json"), ("Content-Length", str(len(data))), ("Docker-Distribution-Api-Version", "registry/2.0")]
-        begin(f"{status} Error", head + (extra or []))
+        self.begin(f"{status} Error", head + (extra or []))
         return [data]
 
-    after: list[Any] = []
-    for rule in rules:
-        if rule.effect == "delay":
-            time.sleep(float(rule.spec.get("seconds", 1)))
-        elif rule.effect in ("hold-before", "black-hole"):
-            application.faults.hold(rule, call)
-        elif rule.effect in ("hold", "lose-reply"):
-            after.append(rule)
-        elif rule.effect == "reset":
-            raise ConnectionResetError("cut by a fault rule")
-        elif rule.effect in wire.KINDS:
-            status = REFUSED.get(rule.effect, 400)
-            return say(status, {429: "TOOMANYREQUESTS", 403: "DENIED", 401: "UNAUTHORIZED", 404: "NOT_FOUND"}.get(status, "UNKNOWN"), rule.effect)
-    if not good(environ.get("HTTP_AUTHORIZATION", "")):
-        return say(
-            401,
-            "UNAUTHORIZED",
-            "Your authorization token has expired or is missing. Reauthenticate and try again.",
-            [("WWW-Authenticate", f'Basic realm="https://{environ.get("HTTP_HOST", "")}/",service="ecr.amazonaws.com"')],
-        )
-    repository = find(name) if name else None
-    if name and repository is None:
-        return say(404, "NAME_UNKNOWN", f"The repository with name '{name}' does not exist in the registry with id '{SETTINGS.account}'")
-    if method == "PUT" and cut and parts[cut] == "manifests":
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        digest = "sha256:" + hashlib.sha256(body).hexdigest()
-        if moves_immutable(repository, parts[-1], digest):
-            return say(
-                400,
-                "TAG_INVALID",
-                f"The image tag '{parts[-1]}' already exists in the '{name}' repository and cannot be overwritten because the tag is immutable.",
-            )
-        repository.__dict__.setdefault("pushed", set()).add(digest)
-    if method == "POST" and "mount=" in environ.get("QUERY_STRING", ""):
-        environ["QUERY_STRING"] = ""  # ECR does not mount blobs across repositories unless the account asks for it: 202, upload it
-    return _forward(environ, begin, method, body)
+    def faults(self) -> list[bytes] | None:
+        """What rules do before anything is done."""
+        for rule in self.rules:
+            if rule.effect == "delay":
+                time.sleep(float(rule.spec.get("seconds", 1)))
+            elif rule.effect in ("hold-before", "black-hole"):
+                self.application.faults.hold(rule, self.call)
+            elif rule.effect == "reset":
+                raise ConnectionResetError("cut by a fault rule")
+            elif rule.effect in wire.KINDS:
+                status = REFUSED.get(rule.effect, 400)
+                return self.say(status, CODES.get(status, "UNKNOWN"), rule.effect)
+        return None
+
+    def refusal(self) -> list[bytes] | None:
+        """Token, repository, immutable tag."""
+        if not good(self.environ.get("HTTP_AUTHORIZATION", "")):
+            realm = f'Basic realm="https://{self.environ.get("HTTP_HOST", "")}/",service="ecr.amazonaws.com"'
+            text = "Your authorization token has expired or is missing. Reauthenticate and try again."
+            return self.say(401, "UNAUTHORIZED", text, [("WWW-Authenticate", realm)])
+        repository = find(self.name) if self.name else None
+        if self.name and repository is None:
+            text = f"The repository with name '{self.name}' does not exist in the registry with id '{SETTINGS.account}'"
+            return self.say(404, "NAME_UNKNOWN", text)
+        if self.method == "PUT" and self.kind == "manifests":
+            self.body = self.environ["wsgi.input"].read(int(self.environ.get("CONTENT_LENGTH") or 0))
+            digest = "sha256:" + hashlib.sha256(self.body).hexdigest()
+            if moves_immutable(repository, self.last, digest):
+                text = f"The image tag '{self.last}' already exists in the '{self.name}' repository and cannot be overwritten "
+                return self.say(400, "TAG_INVALID", text + "because the tag is immutable.")
+            repository.__dict__.setdefault("pushed", set()).add(digest)
+        return None
+
+    def passed_on(self) -> Iterable[bytes]:
+        if self.method == "POST" and "mount=" in self.environ.get("QUERY_STRING", ""):
+            self.environ["QUERY_STRING"] = ""  # ECR does not mount blobs across repositories unless the account asks for it: 202, upload it
+        return _forward(self.environ, self.begin, self.method, self.body)
 
 
 def _forward(environ: dict[str, Any], start_response: Callable[..., Any], method: str, body: bytes | None) -> Iterator[bytes]:
