@@ -15,9 +15,10 @@ from pathlib import Path
 from .nemo import Nemo, Ran
 from .path import Interval, by_step, critical_path, durations, from_timeline
 from .proxies import Delay
-from .servers import RUN, Pods, aws, aws_writes, kube_writes, last_call
+from .servers import RUN, Pods, aws, aws_writes, kube_writes, last_call, speed
 
 API, FAR_API, FAR_AWS = ("10.0.0.1", 6443), ("10.0.0.1", 7443), ("10.0.0.1", 5105)
+FAR = {"AWS_ENDPOINT_URL": f"http://{FAR_AWS[0]}:{FAR_AWS[1]}"}
 DELAY = 0.030
 CLIENT_DRIVEN = ("images", "test")  # no server is busy with them: what the client does is the work itself
 
@@ -89,7 +90,7 @@ def second_walk(nemo: Nemo, figures: Figures, far: list[Delay]) -> None:
 def one_at_a_time(binary: Path, figures: Figures, wall: float, ratio: float) -> None:
     """The same walk with one step at a time, in an empty world again."""
     with tempfile.TemporaryDirectory() as folder:
-        nemo = Nemo(binary, Path(folder))
+        nemo = Nemo(binary, Path(folder), speed(), **FAR)
         ran, _ = walked(nemo, "--jobs", "1")
         say(f"one step at a time: {ran.seconds:.1f} s")
         figures.add("--jobs 1 wall / wall, of sum / critical path", ran.seconds / wall / ratio, 0.95, at_least=True)
@@ -112,12 +113,11 @@ def main() -> None:
     kept = Path(os.environ["BENCH_FOLDER"])
     aws("POST", "/endpoint", {"eks": f"https://{FAR_API[0]}:{FAR_API[1]}"})
     far = [Delay(FAR_API, API), Delay(FAR_AWS, ("10.0.0.1", 5005))]
-    environment = {"AWS_ENDPOINT_URL": f"http://{FAR_AWS[0]}:{FAR_AWS[1]}"}
     if phase == "first":
         shutil.rmtree(kept, ignore_errors=True)
         kept.mkdir(parents=True)
         small(binary, figures)
-        nemo = Nemo(binary, kept, **environment)
+        nemo = Nemo(binary, kept, speed(), **FAR)
         wall, ratio = first_walk(nemo, figures)
         second_walk(nemo, figures, far)
         (kept / "first").write_text(f"{wall} {ratio}")

@@ -24,7 +24,7 @@ from typing import Any
 from .gate import Gate
 from .nemo import Nemo
 from .points import Every, OneInEachStep, aws_point, kube_point
-from .servers import RUN, aws, aws_writes, kube_writes, last_call
+from .servers import RUN, aws, aws_writes, kube_writes, last_call, speed
 from .watch import StateWatch, read
 
 API, NEAR_API = ("10.0.0.1", 6443), ("10.0.0.1", 7443)
@@ -177,7 +177,7 @@ def main() -> None:
     folder = Path(os.environ["KILL_FOLDER"])
     folder.mkdir(parents=True, exist_ok=True)
     aws("POST", "/endpoint", {"eks": f"https://{NEAR_API[0]}:{NEAR_API[1]}"})
-    nemo = Nemo(Path(os.environ["NEMO"]), folder)
+    nemo = Nemo(Path(os.environ["NEMO"]), folder, speed())
     choice = Every() if args.all else OneInEachStep(args.seed)
     say("every point once" if args.all else f"once in each step, seed {args.seed}")
     killer = Killer(nemo, choice, folder / "progress.json")

@@ -8,9 +8,12 @@ import signal
 import subprocess
 import threading
 import time
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+REPO = Path(__file__).resolve().parents[3]
 
 
 @dataclass
@@ -26,9 +29,12 @@ class Ran:
 class Nemo:
     """The binary, the folder where its state is, and the environment that it gets."""
 
-    def __init__(self, binary: Path, folder: Path, name: str = "nemo", **environment: str) -> None:
+    def __init__(self, binary: Path, folder: Path, speed: float, name: str = "nemo", **environment: str) -> None:
         self.binary, self.folder, self.name = binary, folder, name
-        self.environment = {**os.environ, "NO_COLOR": "1", **environment}
+        home = folder / "home"  # its kubeconfig is not the user's
+        home.mkdir(parents=True, exist_ok=True)
+        self.environment = {**os.environ, "NO_COLOR": "1", "HOME": str(home), **environment}
+        (folder / "nemo.toml").write_text(settings(speed))
 
     @property
     def state(self) -> Path:
@@ -73,6 +79,12 @@ class Nemo:
             elif event["kind"] == "finished" and event.get("changed"):
                 found[event["step"]] = float(event["seconds"])
         return found
+
+
+def settings(speed: float) -> str:
+    """Looks as often as it would at AWS, measured by the sandbox's clock: each interval divided by the factor."""
+    waits = tomllib.loads((REPO / "configs" / "defaults.toml").read_text())["wait"]
+    return "".join(f"[wait.{what}]\nevery_ms = {max(50, int(row['every_ms'] / speed))}\n" for what, row in waits.items())
 
 
 def _kill_after(process: subprocess.Popen[bytes], seconds: float) -> Any:

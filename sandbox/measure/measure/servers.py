@@ -29,6 +29,10 @@ def aws_writes(since: int) -> dict[str, int]:
     return dict(aws("GET", f"/calls?since={since}&via=")["writes_by_operation"])
 
 
+def speed() -> float:
+    return float(aws("GET", "/clock")["factor"])
+
+
 def last_call() -> int:
     return int(aws("GET", "/calls?since=1000000000")["last"])
 
