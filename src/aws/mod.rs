@@ -1,7 +1,12 @@
 //! AWS: one file per service; SDK types stop here. Every call returns our types or a [`ServiceError`].
 
+pub mod addons;
+pub mod ec2;
 pub mod ecr;
 mod error;
+pub mod pricing;
+pub mod quotas;
+pub mod sts;
 pub mod tagging;
 mod token;
 

@@ -1,43 +1,20 @@
-//! Every question before money is spent, all at once. (Being written: this much lets the commands be built.)
+//! The questions that are asked before anything is made, all at once: each with a verdict, and a fix where there is something to fix.
+//! What the answers resolve (revisions, digests, versions, zone, prices) becomes the deployment's pins.
 
-use std::fmt;
+mod account;
+mod artefacts;
+mod capacity;
+mod filesystem;
+mod hub;
+mod names;
+mod network;
+mod price;
+mod report;
+mod run;
+mod zone;
 
-use serde::Serialize;
+#[cfg(test)]
+mod tests;
 
-use crate::aws::Aws;
-use crate::config::{Pins, Spec};
-use crate::error::Failure;
-use crate::secret::Secret;
-
-/// What the questions are about.
-pub struct Inputs<'a> {
-    pub spec: &'a Spec,
-    pub aws: &'a Aws,
-    pub http: &'a reqwest::Client,
-    pub hub_token: Option<&'a Secret>,
-    pub pins: Option<&'a Pins>,
-}
-
-/// The answers.
-#[derive(Debug, Serialize)]
-pub struct Report {
-    pub account: Option<String>,
-}
-
-impl Report {
-    /// The lowest kind of what is red.
-    pub fn failure(&self) -> Option<Failure> {
-        None
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not checked")
-    }
-}
-
-/// Asks.
-pub async fn run(inputs: Inputs<'_>) -> (Report, Pins) {
-    (Report { account: None }, inputs.pins.cloned().unwrap_or_default())
-}
+pub use report::{Answered, Report, Verdict};
+pub use run::{Inputs, run};

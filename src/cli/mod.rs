@@ -1,6 +1,9 @@
 //! The commands: one file each with its arguments and its `run`; here are the global flags, the enum and the match.
 
+mod check;
 mod cleanup;
+mod completions;
+mod config;
 mod plan;
 mod session;
 mod status;
@@ -105,12 +108,18 @@ impl Settings {
 enum Command {
     /// Make everything, from nothing to a tested and benchmarked endpoint
     Up(up::Args),
+    /// Ask everything that has to be right before something is made
+    Check(check::Args),
     /// Show what `up` would do and what it costs an hour
     Plan(plan::Args),
     /// Show what is there, what state it is in, and what it costs
     Status(status::Args),
     /// Remove everything that was made, and prove that nothing is left
     Cleanup(cleanup::Args),
+    /// Settings: what is in force and why, what is allowed, a file to begin with
+    Config(config::Args),
+    /// Print a completion script for a shell
+    Completions(completions::Args),
 }
 
 /// Runs the command line of this process.
@@ -144,8 +153,11 @@ async fn run(command: Command, global: &Global) -> Result<(), Failure> {
     session::start_tracing(global.verbose);
     match command {
         Command::Up(args) => up::run(args, global).await,
+        Command::Check(args) => check::run(args, global).await,
         Command::Plan(args) => plan::run(args, global).await,
         Command::Status(args) => status::run(args, global).await,
         Command::Cleanup(args) => cleanup::run(args, global).await,
+        Command::Config(args) => config::run(args, global).await,
+        Command::Completions(args) => completions::run(args, global).await,
     }
 }
