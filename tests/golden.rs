@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use nemo::k8s::{Document, Owner};
-use nemo::render::{Rendered, Serving, Storage, serving, storage};
+use nemo::render::{Bench, Rendered, SHARED, Serving, Storage, bench, serving, storage};
 use serde_json::Value;
 
 fn values() -> Serving {
@@ -52,6 +52,16 @@ fn everything() -> Vec<Rendered> {
     })
     .unwrap();
     files.extend(serving(&values()).unwrap());
+    let job = Bench {
+        namespace: "nemo".into(),
+        name: "bench-0123456789abcdef".into(),
+        agent_image: "123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/agent@sha256:00000000000000000000000000000000000000000000000000000000000000bb".into(),
+        runtime_image: values().image,
+        claim: "shared".into(),
+        shared: SHARED,
+        plan: r#"{"run": "0123456789abcdef"}"#.into(),
+    };
+    files.extend(bench(&job).unwrap());
     files
 }
 
@@ -99,7 +109,8 @@ fn command_lines() -> Vec<(String, Vec<String>)> {
     let words = |value: &Value| value.as_array().into_iter().flatten().map(|word| word.as_str().expect("every word is a string").to_owned()).collect::<Vec<_>>();
     let manifests = everything().into_iter().flat_map(|rendered| rendered.manifests);
     let containers = manifests.flat_map(|manifest| manifest["spec"]["template"]["spec"]["containers"].as_array().cloned().unwrap_or_default());
-    containers.map(|container| (words(&container["command"]).join(" "), words(&container["args"]))).collect()
+    let lines = containers.map(|container| (words(&container["command"]).join(" "), words(&container["args"])));
+    lines.filter(|(command, _)| command.contains(" -m dynamo.")).collect()
 }
 
 #[test]

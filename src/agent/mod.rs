@@ -1,4 +1,5 @@
 //! What runs inside the cluster, by the same binary.
 
 pub mod bench;
+pub mod copy;
 pub mod fetch;

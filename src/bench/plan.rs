@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::BenchSpec;
-
 /// The version of aiperf that is driven; its wheels are locked in `configs/aiperf-0.13.0.lock`.
 pub const AIPERF_VERSION: &str = "0.13.0";
 
@@ -49,12 +47,11 @@ pub struct Load {
     pub seed: u32,
 }
 
-impl From<&BenchSpec> for Load {
-    /// A cold engine takes tens of seconds for its first answers (aws-do-eks pull request 88): 30 requests warm it, or one a user; a small run
-    /// is not warmed longer than it is measured.
-    fn from(spec: &BenchSpec) -> Self {
-        let BenchSpec { concurrency, requests, isl, osl, seed } = *spec;
-        Self { concurrency, requests, warmup: concurrency.max(30).min(requests), isl, osl, seed }
+impl Load {
+    /// Requests of the warm-up: a cold engine takes tens of seconds for its first answers (aws-do-eks pull request 88), 30 requests warm it, or
+    /// one a user. A small run is not warmed longer than it is measured.
+    pub fn warmup(concurrency: u32, requests: u32) -> u32 {
+        concurrency.max(30).min(requests)
     }
 }
 
@@ -105,7 +102,8 @@ impl Plan {
     /// The arguments of `aiperf` for one attempt.
     pub fn aiperf_args(&self, artifacts: &Path, tokenizer: &Path) -> Vec<String> {
         let Load { concurrency, requests, warmup, isl, osl, seed } = self.load;
-        let mut args: Vec<String> = ["profile", "--endpoint-type", "chat", "--streaming", "--extra-inputs", "ignore_eos:true", "--ui", "none"].map(str::to_owned).to_vec();
+        let mut args: Vec<String> =
+            ["profile", "--endpoint-type", "chat", "--streaming", "--use-server-token-count", "--extra-inputs", "ignore_eos:true", "--ui", "none"].map(str::to_owned).to_vec();
         let mut add = |flag: &str, value: &dyn std::fmt::Display| args.extend([flag.to_owned(), value.to_string()]);
         add("--model", &self.model);
         add("--url", &self.url);
@@ -139,7 +137,22 @@ mod tests {
 
     #[test]
     fn the_warm_up_follows_the_load() {
-        let load = |concurrency, requests| Load::from(&BenchSpec { concurrency, requests, isl: 512, osl: 128, seed: 42 }).warmup;
-        assert_eq!((load(8, 80), load(64, 640), load(2, 10)), (30, 64, 10));
+        assert_eq!((Load::warmup(8, 80), Load::warmup(64, 640), Load::warmup(2, 10)), (30, 64, 10));
+    }
+
+    #[test]
+    fn telemetry_is_looked_for_only_where_it_is_said_to_be() {
+        let mut plan: Plan = serde_json::from_value(serde_json::json!({"run": "r", "url": "http://f:8000", "model": "m", "tokenizer": "/t", "shared": "/s",
+            "load": {"concurrency": 8, "requests": 80, "warmup": 30, "isl": 512, "osl": 128, "seed": 42}}))
+        .unwrap();
+        let line = |plan: &Plan| plan.aiperf_args(Path::new("/s/a"), Path::new("/s/t")).join(" ");
+        assert!(line(&plan).ends_with("--no-server-metrics --no-gpu-telemetry"), "{}", line(&plan));
+        assert!(
+            line(&plan).contains("--streaming --use-server-token-count --extra-inputs ignore_eos:true") && line(&plan).contains("--num-dataset-entries 110"),
+            "{}",
+            line(&plan)
+        );
+        plan.gpu_telemetry = vec!["http://dcgm:9400/metrics".into()];
+        assert!(line(&plan).ends_with("--no-server-metrics --gpu-telemetry http://dcgm:9400/metrics"));
     }
 }

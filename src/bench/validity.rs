@@ -11,8 +11,9 @@ use super::summary::{KNOWN_VERSIONS, Summary};
 const ERRORS: f64 = 0.01;
 /// The largest share of answers that may be shorter than asked.
 const SHORT: f64 = 0.01;
-/// By how much the mean prompt may differ from what was asked.
+/// By how much the mean prompt may differ from what was asked, and how many tokens more the chat template may make of it.
 const INPUT: f64 = 0.1;
+const TEMPLATE_TOKENS: f64 = 100.0;
 /// The share of the asked concurrency that must have been reached at some time.
 const CONCURRENCY: f64 = 0.9;
 /// Median delay inside the client, in milliseconds: past 70 % of its CPU aiperf's own queueing (81 ms seen) enters the latencies; 1 to 5 ms are usual.
@@ -39,6 +40,7 @@ pub fn checks(load: &Load, launched_ns: u64, records: &Records, summary: &Summar
     let asked = u64::from(load.requests);
     let stale = records.profiling.iter().filter(|record| record.start_ns < launched_ns).count();
     let input = numbers.input_tokens.as_ref().map_or(0.0, |tokens| tokens.avg);
+    let wanted = f64::from(load.isl);
     let delay = numbers.client_delay_ms.as_ref().map_or(0.0, |delay| delay.p50);
     let disagreements = summary.disagreements(numbers);
     vec![
@@ -54,7 +56,11 @@ pub fn checks(load: &Load, launched_ns: u64, records: &Records, summary: &Summar
             if numbers.streamed { "tokens came one after the other" } else { "answers came in one piece: no ITL, and TTFT is the whole latency" },
         ),
         check("output-length", share(short, answered) <= SHORT, format!("{short} of {answered} answers are shorter than nine tenths of {} tokens", load.osl)),
-        check("input-length", (input - f64::from(load.isl)).abs() <= INPUT * f64::from(load.isl), format!("{input:.0} tokens a prompt on average, {} asked", load.isl)),
+        check(
+            "input-length",
+            input >= (1.0 - INPUT) * wanted && input <= (1.0 + INPUT) * wanted + TEMPLATE_TOKENS,
+            format!("{input:.0} tokens a prompt on average, {} asked", load.isl),
+        ),
         check("concurrency", in_flight as f64 >= (CONCURRENCY * f64::from(load.concurrency)).floor(), format!("{in_flight} requests at once, {} asked", load.concurrency)),
         check("client", delay <= CLIENT_MS, format!("half of the requests waited more than {delay:.1} ms inside aiperf")),
         check("cross-check", disagreements.is_empty(), if disagreements.is_empty() { "records and summary agree".into() } else { disagreements.join("; ") }),

@@ -1,5 +1,7 @@
 //! The commands: one file each with its arguments and its `run`; here are the global flags, the enum and the match.
 
+mod agent;
+mod bench;
 mod check;
 mod cleanup;
 mod completions;
@@ -7,6 +9,7 @@ mod config;
 mod plan;
 mod session;
 mod status;
+mod test;
 mod up;
 
 use std::path::PathBuf;
@@ -114,12 +117,18 @@ enum Command {
     Plan(plan::Args),
     /// Show what is there, what state it is in, and what it costs
     Status(status::Args),
+    /// Ask the endpoint questions with known answers
+    Test(test::Args),
+    /// Measure TTFT, ITL and throughput with aiperf inside the cluster
+    Bench(bench::Args),
     /// Remove everything that was made, and prove that nothing is left
     Cleanup(cleanup::Args),
     /// Settings: what is in force and why, what is allowed, a file to begin with
     Config(config::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
+    #[command(hide = true)]
+    Agent(agent::Args),
 }
 
 /// Runs the command line of this process.
@@ -156,8 +165,11 @@ async fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Check(args) => check::run(args, global).await,
         Command::Plan(args) => plan::run(args, global).await,
         Command::Status(args) => status::run(args, global).await,
+        Command::Test(args) => test::run(args, global).await,
+        Command::Bench(args) => bench::run(args, global).await,
         Command::Cleanup(args) => cleanup::run(args, global).await,
         Command::Config(args) => config::run(args, global).await,
         Command::Completions(args) => completions::run(args, global).await,
+        Command::Agent(args) => agent::run(args).await,
     }
 }

@@ -14,7 +14,7 @@ macro_rules! templates {
     ($($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../../templates/kubernetes/", $name)))),*] };
 }
 
-const TEMPLATES: &[(&str, &str)] = templates!["access.yaml", "frontend.yaml", "storage.yaml", "worker.yaml"];
+const TEMPLATES: &[(&str, &str)] = templates!["access.yaml", "bench.yaml", "frontend.yaml", "storage.yaml", "worker.yaml"];
 
 /// One document of a rendered file.
 pub type Manifest = Value;

@@ -1,9 +1,11 @@
 //! Settings and facts become manifests: pure, in a fixed order, each parsed before anybody uses it.
 
+mod bench;
 mod environment;
 mod serving;
 mod storage;
 
+pub use bench::{Bench, SHARED, bench};
 pub use environment::{Manifest, Rendered, render};
 pub use serving::{Serving, serving};
 pub use storage::{Storage, storage};

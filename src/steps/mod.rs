@@ -1,9 +1,13 @@
 //! One file per step. Steps never ask the user, read flags, print, or write the state.
 
+pub mod bench;
+mod bench_job;
 pub mod facts;
 mod objects;
 pub mod serve;
+mod served;
 pub mod storage;
+pub mod test;
 
 use std::sync::Arc;
 
@@ -59,6 +63,6 @@ impl Deps {
 }
 
 /// All steps of the walk.
-pub fn all(_deps: &Arc<Deps>) -> Vec<Arc<dyn Step>> {
-    Vec::new()
+pub fn all(deps: &Arc<Deps>) -> Vec<Arc<dyn Step>> {
+    vec![Arc::new(test::Test { deps: deps.clone() }), Arc::new(bench::Bench { deps: deps.clone() })]
 }

@@ -1,0 +1,73 @@
+//! `nemo test`: asks the endpoint now, whatever was noted before, and notes what came.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Access, Global, Session, Settings};
+use crate::endpoint::Outcome;
+use crate::engine::clock;
+use crate::engine::state::{Record, State, Status};
+use crate::engine::step::{Step, StepId, table_of};
+use crate::error::{Failure, Kind, fail};
+use crate::steps::facts::{ClusterFacts, ServeFacts, TestFacts};
+use crate::steps::test::{Test, ask};
+use crate::ui;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// The answer of `nemo test`.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub struct Answer {
+    kind: &'static str,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.outcome.fmt(f)
+    }
+}
+
+pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
+    let session = Session::open(global, &args.settings, Access::Write).await?;
+    let result = tested(&session).await;
+    session.finish().await;
+    let answer = result?;
+    let failures = answer.outcome.failures();
+    ui::answer(global.manner(), &answer);
+    if failures.is_empty() {
+        return Ok(());
+    }
+    let words = format!("{} of {} tests failed: {}", failures.len(), answer.outcome.tests.len(), failures.join("; "));
+    Err(Failure::new(Kind::Verification, words).hint("nemo status shows whether the pods are well"))
+}
+
+async fn tested(session: &Session) -> Result<Answer, Failure> {
+    let none = || Failure::from(fail(Kind::Usage, format!("there are no notes about {:?} here", session.spec.name)).hint(format!("nemo up --name {}", session.spec.name)));
+    let mut state = session.noted.clone().ok_or_else(none)?;
+    let facts = state.facts();
+    let (cluster, serve): (ClusterFacts, ServeFacts) = (facts.get(StepId::Cluster)?, facts.get(StepId::Serve)?);
+    let (deps, walk) = session.walk(session.pins()?.unwrap_or_default(), &state.account)?;
+    drop(walk);
+    let started = clock::now();
+    let client = deps.kube_of(&cluster)?;
+    let asking = ask(&client, &serve, &session.spec.name, |test| ui::say(session.manner, format!("{} …", test.id)));
+    let (outcome, of) = asking.await.map_err(anyhow::Error::new)?;
+    let passed = outcome.failures().is_empty();
+    let noted = if passed { table_of(&TestFacts { passed: outcome.passed(), of })? } else { toml::Table::new() };
+    note(&mut state, &Test { deps }, started, noted, passed);
+    session.place.write(&state)?;
+    Ok(Answer { kind: "test", outcome })
+}
+
+/// A failure takes the place of an earlier success: the next `nemo up` tests again.
+fn note(state: &mut State, step: &Test, started: jiff::Timestamp, facts: toml::Table, passed: bool) {
+    let status = if passed { Status::Done } else { Status::Failed };
+    state.steps.insert(StepId::Test, Record { status, inputs: step.inputs(), started, finished: Some(clock::now()), parts: Vec::new(), facts });
+}

@@ -1,0 +1,128 @@
+//! The endpoint answers, and answers rightly. Makes nothing; its result is noted with the digest of what served.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kube::Client;
+
+use super::Deps;
+use super::facts::{ServeFacts, TestFacts};
+use super::objects::or_unreachable;
+use super::served::{Ground, Way};
+use crate::endpoint::{self, Outcome, TestResult};
+use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, Unit, all_of, table_of};
+use crate::engine::wait::{Look, Wait};
+use crate::error::{Failure, Kind, Resource, ServiceError, fail};
+
+/// Goes up when the tests change, so that results of older ones are made anew.
+const EDITION: u32 = 1;
+const TESTS: u64 = 4;
+/// Seconds from a ready worker until the frontend has heard of it and lists the model. Assumed: a second or two were seen.
+const LISTED_S: u64 = 120;
+
+pub struct Test {
+    pub deps: Arc<Deps>,
+}
+
+#[async_trait]
+impl Step for Test {
+    fn id(&self) -> StepId {
+        StepId::Test
+    }
+
+    fn needs(&self) -> Vec<Need> {
+        vec![all_of(StepId::Serve)]
+    }
+
+    fn inputs(&self) -> Digest {
+        Digest::of(&("tests", EDITION, &self.deps.spec.precision.repository))
+    }
+
+    fn makes(&self) -> Vec<Resource> {
+        Vec::new()
+    }
+
+    async fn observe(&self, cx: &Cx) -> anyhow::Result<Seen> {
+        or_unreachable(self.look(cx).await)
+    }
+
+    async fn apply(&self, cx: &Cx) -> anyhow::Result<toml::Table> {
+        let Some(ground) = Ground::look(&self.deps, cx).await? else {
+            return Err(fail(Kind::Usage, "there is no serving Deployment to test").hint("nemo up --to serve").into());
+        };
+        let way = Way::to(&ground.client, &ground.serve).await?;
+        let wait = Wait { limit_s: LISTED_S, ..self.deps.spec.wait.rollout };
+        let look = || async {
+            match way.lists(&ground.serve.model).await {
+                Ok(true) => Ok(Look::Ready(())),
+                Ok(false) => Ok(Look::NotYet("not listed".into())),
+                Err(why) => Ok(Look::NotYet(why)),
+            }
+        };
+        // Not listed in time: the test `models` says it with everything else.
+        match cx.until(&format!("{} to be listed", ground.serve.model), wait, look).await {
+            Err(error) if Failure::of(None, &error).kind == Kind::Interrupted => return Err(error),
+            _ => {}
+        }
+        let mut done = 0;
+        let outcome = endpoint::run(&way.endpoint, &ground.serve.model, |test| {
+            done += 1;
+            cx.note(test.to_string());
+            cx.progress("tests", done, TESTS, Unit::Items);
+        });
+        let facts = verdict(&outcome.await, &way, &ground)?;
+        table_of(&facts)
+    }
+
+    async fn remove(&self, _: &Cx) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    async fn existing(&self, _: &Cx) -> anyhow::Result<Vec<Resource>> {
+        Ok(Vec::new())
+    }
+}
+
+impl Test {
+    async fn look(&self, cx: &Cx) -> anyhow::Result<Seen> {
+        let Some(ground) = Ground::look(&self.deps, cx).await? else { return Ok(Seen::Unreachable) };
+        let Some(noted) = noted(cx) else { return Ok(Seen::Absent) };
+        if noted.of != ground.served.digest {
+            return Ok(Seen::Broken { why: "what serves has changed since it was tested".into() });
+        }
+        let listed = match Way::to(&ground.client, &ground.serve).await {
+            Ok(way) => way.lists(&ground.serve.model).await,
+            Err(error) => Err(error.to_string()),
+        };
+        Ok(match listed {
+            Ok(true) => Seen::Ready { inputs: Some(self.inputs()), facts: table_of(&noted)? },
+            Ok(false) => Seen::Broken { why: format!("the endpoint no longer lists {}", ground.serve.model) },
+            Err(why) => Seen::Broken { why: format!("the endpoint does not answer: {why}") },
+        })
+    }
+}
+
+/// The stored result, if there is one that is whole.
+fn noted(cx: &Cx) -> Option<TestFacts> {
+    cx.facts.table(StepId::Test)?;
+    cx.facts_of(StepId::Test).ok()
+}
+
+fn verdict(outcome: &Outcome, way: &Way, ground: &Ground) -> anyhow::Result<TestFacts> {
+    let failures = outcome.failures();
+    if failures.is_empty() {
+        return Ok(TestFacts { passed: outcome.passed(), of: ground.served.digest.clone() });
+    }
+    let trouble = way.trouble().map(|why| format!(" ({why})")).unwrap_or_default();
+    Err(fail(Kind::Verification, format!("{} of {TESTS} tests failed: {}{trouble}", failures.len(), failures.join("; ")))
+        .hint("nemo test asks again")
+        .hint(format!("kubectl -n {} logs deployment/{} shows what the frontend says", ground.serve.namespace, ground.serve.service))
+        .into())
+}
+
+/// Runs the tests outside a walk: for `nemo test`. Also the digest of what they were asked of.
+pub async fn ask(client: &Client, serve: &ServeFacts, deployment: &str, done: impl FnMut(&TestResult)) -> Result<(Outcome, String), ServiceError> {
+    let served = super::served::served(client, &serve.namespace, deployment).await?.unwrap_or_default();
+    let way = Way::to(client, serve).await?;
+    Ok((endpoint::run(&way.endpoint, &serve.model, done).await, served.digest))
+}
