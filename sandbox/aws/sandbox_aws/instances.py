@@ -38,6 +38,12 @@ def start(wanted: Wanted, tags: dict[str, str]) -> tuple[list[str], list[str]]:
     return made, interfaces
 
 
+def shown(region: str, instances: list[str]) -> list[dict[str, str]]:
+    """What a node has to know of the instance that it is."""
+    found = ec2.backend(region).get_multi_instances_by_id(instances) if instances else []
+    return [{"id": one.id, "zone": one.placement.zone, "address": one.private_ip} for one in found]
+
+
 def stop(region: str, instances: list[str], interfaces: list[str]) -> None:
     owner = ec2.backend(region)
     for instance in owner.get_multi_instances_by_id(instances) if instances else []:

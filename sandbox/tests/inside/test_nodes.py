@@ -23,6 +23,9 @@ def test_a_gpu_node_is_a_p5en(kube):
     assert labels["topology.kubernetes.io/zone"] == "us-east-2b" and labels["role"] == "gpu"
     assert allocatable["cpu"] == "95690m" and int(allocatable["pods"]) == 100
     assert node["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
+    instance = node["spec"]["providerID"].rsplit("/", 1)[1]
+    (found,) = boto3.client("ec2").describe_instances(InstanceIds=[instance])["Reservations"][0]["Instances"]
+    assert found["PrivateIpAddress"] == node["status"]["addresses"][0]["address"] and found["InstanceType"] == "p5en.48xlarge"
     assert node["status"]["capacity"]["hugepages-2Mi"] == "10256Mi"
 
 

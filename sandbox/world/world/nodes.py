@@ -45,8 +45,7 @@ class Nodes:
             surplus = sorted(group, key=lambda name: self.numbers[name])[ask["count"] :]
             fresh = []
             for _ in range(ask["count"] - len(group)):
-                zones = ask.get("zones") or [ask["zone"]]
-                part = self._part(ask, zones[len(group) % len(zones)], capacity)
+                part = self._part(ask, len(group), capacity)
                 group[part.name] = part
                 fresh.append(part)
         if surplus:
@@ -56,9 +55,10 @@ class Nodes:
         at_once(*(lambda part=part: part.wait_ready(600) for part in fresh))
         return {"joined": list(group)}
 
-    def _part(self, ask: dict[str, Any], zone: str, hardware_: tuple[dict[str, str], dict[str, str]]) -> Part:
+    def _part(self, ask: dict[str, Any], index: int, hardware_: tuple[dict[str, str], dict[str, str]]) -> Part:
         number = next(n for n in range(1, LONGEST) if n not in self.numbers.values())
-        name = f"ip-10-0-1-{number}.{REGION}.compute.internal"
+        instance = machine(ask, index, number)
+        name, zone = f"ip-{instance['address'].replace('.', '-')}.{REGION}.compute.internal", instance["zone"]
         self.numbers[name] = number
         capacity, allocatable = hardware_
         if gpu := hardware.types()[ask["instanceType"]].get("gpu"):
@@ -78,9 +78,9 @@ class Nodes:
         binds = [str(path) for path in (SANDBOX, BIN, CACHE / "venv", INSIDE / "pods") if path.exists()]
         ask_mount = f"http://127.0.0.1:{parts.CONTROL}/mount"
         flags = {
-            "name": name, "ip": f"10.0.1.{number}", "pods": f"10.42.{number}", "root": f"{INSIDE}/n/{number}", "shared": f"{INSIDE}/shared",
+            "name": name, "ip": instance["address"], "pods": f"10.42.{number}", "root": f"{INSIDE}/n/{number}", "shared": f"{INSIDE}/shared",
             "image-cache": f"{INSIDE}/images", "registries": f"{INSIDE}/registries.json", "resolv-conf": f"{INSIDE}/resolv.conf",
-            "clock": str(self.options.speed), "provider-id": f"aws:///{zone}/{instance(ask['id'], number)}",
+            "clock": str(self.options.speed), "provider-id": f"aws:///{zone}/{instance['id']}",
             "labels": json.dumps(labels), "taints": json.dumps(taints), "capacity": json.dumps(capacity), "allocatable": json.dumps(allocatable),
             "device-gate": json.dumps(gates), "csi": json.dumps(DRIVERS), "mount-ask": ask_mount, "cni": NETWORK, "pull-rate": str(PULL_RATE * self.options.speed), "byte-factor": str(byte_factor()), "binds": json.dumps(binds),
             "programs": json.dumps([str(path) for path in sorted(SANDBOX.glob("*/programs"))] + [str(BIN)]),
@@ -121,8 +121,13 @@ class Nodes:
             self.numbers.clear()
 
 
-def instance(group: str, number: int) -> str:
-    return "i-" + hashlib.sha256(f"{group} {number}".encode()).hexdigest()[:17]
+def machine(ask: dict[str, Any], index: int, number: int) -> dict[str, str]:
+    """The EC2 instance that a node is; one of our own invention where a group was made larger and the emulator has none for it."""
+    if index < len(ask.get("instances") or []):
+        return ask["instances"][index]
+    zones = ask.get("zones") or [ask["zone"]]
+    ident = "i-" + hashlib.sha256(f"{ask['id']} {number}".encode()).hexdigest()[:17]
+    return {"id": ident, "zone": zones[index % len(zones)], "address": f"10.0.1.{number}"}
 
 
 def byte_factor() -> float:

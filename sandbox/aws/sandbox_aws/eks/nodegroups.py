@@ -128,6 +128,7 @@ class NodegroupCalls(Base):
             "launchTemplate": data,
             "endpoint": cluster.endpoint,
             "region": self.region,
+            "instances": instances.shown(self.region, getattr(group, "machines", ([], []))[0]),
         }
 
     def _start(self, cluster: Any, group: Any, data: dict[str, Any]) -> None:
