@@ -74,6 +74,7 @@ pub fn load(inputs: &Inputs) -> anyhow::Result<(Spec, Layers)> {
         gpu: settings.gpu,
         storage: settings.storage,
         hub: super::spec::HubSpec { endpoint: settings.hub.endpoint.trim_end_matches('/').to_owned() },
+        images: settings.images,
         weights: settings.weights,
         serve: settings.serve,
         bench: settings.bench,

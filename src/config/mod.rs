@@ -20,5 +20,5 @@ pub use layers::{Layers, Origin, Setting};
 pub use load::{Inputs, load};
 pub use nearest::nearest;
 pub use pins::{AddonPin, ChartPin, ImagePin, Pins, Prices, WeightFile, WeightsPin};
-pub use spec::{BenchSpec, GpuSpec, HubSpec, NetworkSpec, ServeSpec, Spec, StorageSpec, SystemSpec, WaitSpec, WeightsSpec};
+pub use spec::{BenchSpec, GpuSpec, HubSpec, ImagesSpec, NetworkSpec, ServeSpec, Spec, StorageSpec, SystemSpec, WaitSpec, WeightsSpec};
 pub use unverified::unverified;

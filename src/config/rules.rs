@@ -57,6 +57,7 @@ pub(super) fn rule(key: &str) -> Rule {
         "storage.throughput" => Rule::OneOf(&[125, 250, 500, 1000]),
         "storage.capacity_gib" => Rule::Capacity,
         "hub.endpoint" => Rule::Url,
+        "images.connections" => Rule::Whole { min: 1, max: 64 },
         "weights.workers" => Rule::Whole { min: 1, max: 64 },
         "weights.connections" => Rule::Whole { min: 1, max: 64 },
         "weights.stall_s" => Rule::Whole { min: 1, max: 3600 },

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::spec::{BenchSpec, GpuSpec, HubSpec, NetworkSpec, ServeSpec, StorageSpec, SystemSpec, WaitSpec, WeightsSpec};
+use super::spec::{BenchSpec, GpuSpec, HubSpec, ImagesSpec, NetworkSpec, ServeSpec, StorageSpec, SystemSpec, WaitSpec, WeightsSpec};
 
 /// All layers laid over each other, before the catalogue names in it are resolved.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -18,6 +18,7 @@ pub(super) struct Settings {
     pub(super) gpu: GpuSpec,
     pub(super) platform: PlatformSetting,
     pub(super) storage: StorageSpec,
+    pub(super) images: ImagesSpec,
     pub(super) hub: HubSpec,
     pub(super) weights: WeightsSpec,
     pub(super) serve: ServeSpec,

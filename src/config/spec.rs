@@ -25,6 +25,7 @@ pub struct Spec {
     pub system: SystemSpec,
     pub gpu: GpuSpec,
     pub storage: StorageSpec,
+    pub images: ImagesSpec,
     pub hub: HubSpec,
     pub weights: WeightsSpec,
     pub serve: ServeSpec,
@@ -65,6 +66,13 @@ pub struct StorageSpec {
     pub throughput: u32,
     /// GiB; 0: the smallest allowed size that holds the weights 1.5 times.
     pub capacity_gib: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImagesSpec {
+    /// Blobs that are copied at once; as many again for the serving image, which has its own.
+    pub connections: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -8,7 +8,7 @@ use futures::TryStreamExt as _;
 use super::auth::Anonymous;
 use super::client::{Registry, silent};
 use super::manifest::{Descriptor, Document, Manifest, OCI_MANIFEST, digest_of};
-use super::trouble::Trouble;
+use super::trouble::{Tries, Trouble};
 use super::upstream::{Upstream, find, parse, read};
 use crate::error::ServiceError;
 
@@ -71,24 +71,29 @@ async fn fetch(http: &reqwest::Client, address: &str) -> Result<Vec<u8>, Service
     let url = reqwest::Url::parse(address).map_err(|e| broken(address, &format!("{address:?} is no address: {e}")))?;
     let host = url.host_str().unwrap_or_default().to_owned();
     let operation = format!("GET {}", url.path());
-    let registry = Registry::new(http.clone(), &host, Box::new(Anonymous));
-    registry
-        .trying(&operation, &silent, async || {
-            let response = http.get(url.clone()).timeout(super::client::ANSWER_LIMIT).send().await.map_err(|e| Trouble::unanswered(&host, &operation, &e))?;
-            if !response.status().is_success() {
-                return Err(Trouble::answered(&host, &operation, response).await);
-            }
-            let mut bytes = Vec::new();
-            let mut stream = response.bytes_stream();
-            while let Some(piece) = stream.try_next().await.map_err(|e| Trouble::unanswered(&host, &operation, &e))? {
-                bytes.extend_from_slice(&piece);
-                if bytes.len() > LIMIT {
-                    return Err(Trouble::lasting(&host, &operation, "TooLarge", "the archive is larger than the 20 MiB that helm takes"));
-                }
-            }
-            Ok(bytes)
-        })
-        .await
+    let mut tries = Tries::new(format!("{host} {operation}"), &silent);
+    loop {
+        match fetch_once(http, &url, &host, &operation).await {
+            Ok(archive) => return Ok(archive),
+            Err(trouble) => tries.again(trouble).await?,
+        }
+    }
+}
+
+async fn fetch_once(http: &reqwest::Client, url: &reqwest::Url, host: &str, operation: &str) -> Result<Vec<u8>, Trouble> {
+    let response = http.get(url.clone()).timeout(super::client::ANSWER_LIMIT).send().await.map_err(|e| Trouble::unanswered(host, operation, &e))?;
+    if !response.status().is_success() {
+        return Err(Trouble::answered(host, operation, response).await);
+    }
+    let mut bytes = Vec::new();
+    let mut stream = response.bytes_stream();
+    while let Some(piece) = stream.try_next().await.map_err(|e| Trouble::unanswered(host, operation, &e))? {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() > LIMIT {
+            return Err(Trouble::lasting(host, operation, "TooLarge", "the archive is larger than the 20 MiB that helm takes"));
+        }
+    }
+    Ok(bytes)
 }
 
 /// Makes the artifact. The same archive gives the same manifest, byte for byte.

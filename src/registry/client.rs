@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, LOCATION, RANGE, WWW_AUTHENTICATE};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, LOCATION, WWW_AUTHENTICATE};
 use reqwest::{Body, Client, RequestBuilder, Response, StatusCode, Url};
 
 use super::auth::{Auth, Challenge, Login};
 use super::manifest::{self, Manifest, digest_of};
 use super::reference::{is_digest, origin};
-use super::trouble::{Notice, TRIES, Trouble, sleep};
+use super::trouble::{Notice, Tries, Trouble};
 use crate::error::ServiceError;
 
 /// How long an answer without a large body may take.
@@ -46,40 +46,54 @@ impl Registry {
     /// The manifest or index that a tag or digest names; `None` when there is none.
     pub async fn manifest(&self, repository: &str, version: &str, notice: Notice<'_>) -> Result<Option<Manifest>, ServiceError> {
         let operation = format!("GET manifest {repository}:{version}");
-        self.trying(&operation, notice, async || {
-            let url = self.url(&operation, repository, "manifests", version)?;
-            let request = || self.http.get(url.clone()).header(ACCEPT, manifest::ACCEPT).timeout(ANSWER_LIMIT);
-            let Some(response) = self.ask(&operation, &scope(repository, false), request).await? else { return Ok(None) };
-            let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-            let (media_type, told) = (header("content-type"), header("docker-content-digest"));
-            let bytes = self.document(&operation, response).await?;
-            let digest = digest_of(&bytes);
-            // By tag the registry says what it sent; by digest we asked for it. Either way the bytes decide.
-            let wanted = if is_digest(version) { Some(version.to_owned()) } else { told };
-            if let Some(wanted) = wanted.filter(|wanted| *wanted != digest) {
-                return Err(Trouble::lasting(&self.host, &operation, "DigestMismatch", format!("asked for {wanted}, got bytes that hash to {digest}")));
+        let mut tries = self.tries(&operation, notice);
+        loop {
+            match self.manifest_once(&operation, repository, version).await {
+                Ok(manifest) => return Ok(manifest),
+                Err(trouble) => tries.again(trouble).await?,
             }
-            let media_type = media_type.map(|kind| kind.split(';').next().unwrap_or_default().trim().to_owned()).unwrap_or_default();
-            if serde_json::from_slice::<manifest::Document>(&bytes).is_err() {
-                return Err(not_a_document(&self.host, &operation, &media_type, &bytes));
-            }
-            Ok(Some(Manifest { digest, media_type, bytes }))
-        })
-        .await
+        }
+    }
+
+    async fn manifest_once(&self, operation: &str, repository: &str, version: &str) -> Result<Option<Manifest>, Trouble> {
+        let url = self.url(operation, repository, "manifests", version)?;
+        let request = || self.http.get(url.clone()).header(ACCEPT, manifest::ACCEPT).timeout(ANSWER_LIMIT);
+        let Some(response) = self.ask(operation, &scope(repository, false), request).await? else { return Ok(None) };
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let (media_type, told) = (header("content-type"), header("docker-content-digest"));
+        let bytes = self.document(operation, response).await?;
+        let digest = digest_of(&bytes);
+        // By tag the registry says what it sent; by digest we asked for it. Either way the bytes decide.
+        let wanted = if is_digest(version) { Some(version.to_owned()) } else { told };
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != digest) {
+            return Err(Trouble::lasting(&self.host, operation, "DigestMismatch", format!("asked for {wanted}, got bytes that hash to {digest}")));
+        }
+        let media_type = media_type.map(|kind| kind.split(';').next().unwrap_or_default().trim().to_owned()).unwrap_or_default();
+        if serde_json::from_slice::<manifest::Document>(&bytes).is_err() {
+            return Err(not_a_document(&self.host, operation, &media_type, &bytes));
+        }
+        Ok(Some(Manifest { digest, media_type, bytes }))
     }
 
     /// A small blob as a whole, its digest checked: configurations.
     pub async fn small_blob(&self, repository: &str, digest: &str, notice: Notice<'_>) -> Result<Vec<u8>, ServiceError> {
         let operation = format!("GET blob {repository}@{digest}");
-        self.trying(&operation, notice, async || {
-            let response = self.blob(repository, digest, 0).await?;
-            let bytes = self.document(&operation, response).await?;
-            if digest_of(&bytes) != digest {
-                return Err(Trouble::lasting(&self.host, &operation, "DigestMismatch", format!("got bytes that hash to {}", digest_of(&bytes))));
+        let mut tries = self.tries(&operation, notice);
+        loop {
+            match self.small_blob_once(&operation, repository, digest).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(trouble) => tries.again(trouble).await?,
             }
-            Ok(bytes)
-        })
-        .await
+        }
+    }
+
+    async fn small_blob_once(&self, operation: &str, repository: &str, digest: &str) -> Result<Vec<u8>, Trouble> {
+        let response = self.blob(repository, digest).await?;
+        let bytes = self.document(operation, response).await?;
+        if digest_of(&bytes) != digest {
+            return Err(Trouble::passing(&self.host, operation, "DigestMismatch", format!("got bytes that hash to {}", digest_of(&bytes))));
+        }
+        Ok(bytes)
     }
 
     /// Is the blob in this repository?
@@ -89,15 +103,11 @@ impl Registry {
         Ok(self.ask(&operation, &scope(repository, true), || self.http.head(url.clone()).timeout(ANSWER_LIMIT)).await?.is_some())
     }
 
-    /// The blob's bytes from an offset on. The answer to an offset is 206, or 200 with everything from a server that knows no ranges.
-    pub(super) async fn blob(&self, repository: &str, digest: &str, from: u64) -> Result<Response, Trouble> {
+    /// The blob's bytes.
+    pub(super) async fn blob(&self, repository: &str, digest: &str) -> Result<Response, Trouble> {
         let operation = format!("GET blob {repository}@{digest}");
         let url = self.url(&operation, repository, "blobs", digest)?;
-        let request = || {
-            let request = self.http.get(url.clone());
-            if from > 0 { request.header(RANGE, format!("bytes={from}-")) } else { request }
-        };
-        let found = self.ask(&operation, &scope(repository, false), request).await?;
+        let found = self.ask(&operation, &scope(repository, false), || self.http.get(url.clone())).await?;
         found.ok_or_else(|| Trouble::lasting(&self.host, &operation, "BLOB_UNKNOWN", "the registry names this blob in a manifest and does not have it"))
     }
 
@@ -139,35 +149,32 @@ impl Registry {
         Err(Trouble { again: trouble.again || refused, ..trouble })
     }
 
-    /// Puts a manifest under a tag; its digest.
+    /// Puts a manifest under a tag.
     pub async fn put_manifest(&self, repository: &str, tag: &str, manifest: &Manifest, notice: Notice<'_>) -> Result<(), ServiceError> {
         let operation = format!("PUT manifest {repository}:{tag}");
-        self.trying(&operation, notice, async || {
-            let url = self.url(&operation, repository, "manifests", tag)?;
-            let request = || self.http.put(url.clone()).header(CONTENT_TYPE, &manifest.media_type).body(manifest.bytes.clone()).timeout(ANSWER_LIMIT);
-            let response = self.ask(&operation, &scope(repository, true), request).await?.ok_or_else(|| self.no_repository(&operation, repository))?;
-            let told = response.headers().get("docker-content-digest").and_then(|value| value.to_str().ok());
-            match told.filter(|told| *told != manifest.digest) {
-                Some(told) => Err(Trouble::lasting(&self.host, &operation, "DigestMismatch", format!("sent {}, the registry noted {told}", manifest.digest))),
-                None => Ok(()),
+        let mut tries = self.tries(&operation, notice);
+        loop {
+            match self.put_manifest_once(&operation, repository, tag, manifest).await {
+                Ok(()) => return Ok(()),
+                Err(trouble) => tries.again(trouble).await?,
             }
-        })
-        .await
+        }
     }
 
-    /// Does it again while that may help.
-    pub(super) async fn trying<T>(&self, what: &str, notice: Notice<'_>, mut once: impl AsyncFnMut() -> Result<T, Trouble>) -> Result<T, ServiceError> {
-        let mut attempt = 1;
-        loop {
-            let trouble = match once().await {
-                Ok(done) => return Ok(done),
-                Err(trouble) if !trouble.again || attempt == TRIES => return Err(trouble.error),
-                Err(trouble) => trouble,
-            };
-            attempt += 1;
-            notice(&format!("{} {what}", self.host), &trouble.error.to_string(), attempt);
-            sleep(trouble.pause(attempt - 1)).await;
+    async fn put_manifest_once(&self, operation: &str, repository: &str, tag: &str, manifest: &Manifest) -> Result<(), Trouble> {
+        let url = self.url(operation, repository, "manifests", tag)?;
+        let request = || self.http.put(url.clone()).header(CONTENT_TYPE, &manifest.media_type).body(manifest.bytes.clone()).timeout(ANSWER_LIMIT);
+        let response = self.ask(operation, &scope(repository, true), request).await?.ok_or_else(|| self.no_repository(operation, repository))?;
+        let told = response.headers().get("docker-content-digest").and_then(|value| value.to_str().ok());
+        match told.filter(|told| *told != manifest.digest) {
+            Some(told) => Err(Trouble::lasting(&self.host, operation, "DigestMismatch", format!("sent {}, the registry noted {told}", manifest.digest))),
+            None => Ok(()),
         }
+    }
+
+    /// The tries of an operation here.
+    pub(super) fn tries<'a>(&self, operation: &str, notice: Notice<'a>) -> Tries<'a> {
+        Tries::new(format!("{} {operation}", self.host), notice)
     }
 
     /// One request that can be repeated: signs in when asked to. `None` for 404.

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use super::chart::Artifact;
 use super::client::{Begun, Registry};
-use super::manifest::{Descriptor, Document, hex_digest};
+use super::manifest::{Descriptor, Document, Manifest, hex_digest};
 use super::reference::Reference;
 use super::trouble::{Notice, Trouble};
 use super::upstream::{find, read};
@@ -31,7 +31,8 @@ enum Source<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
     pub repository: &'a str,
-    pub tag: &'a str,
+    /// The last one is put when the others are there.
+    pub tags: &'a [String],
 }
 
 /// How something is put there.
@@ -83,13 +84,13 @@ impl Copier {
             manifest = find(from, &Reference { digest: Some(member.digest.clone()), ..reference.clone() }).await?;
             document = read(from, &manifest)?;
         }
-        let blobs = document.blobs();
+        let blobs: Vec<Descriptor> = document.blobs().into_iter().cloned().collect();
         way.meter.total.store(blobs.iter().map(|blob| blob.size).sum(), Ordering::Relaxed);
         let source = Source::Registry { from, repository: &reference.repository };
         // Each waits for a slot of its own, so that images which share them take turns.
-        let copies = blobs.into_iter().map(|blob| self.blob(&source, blob, to.repository, way));
+        let copies = blobs.into_iter().map(|blob: Descriptor| self.blob(&source, blob, to.repository, way));
         stream::iter(copies).buffer_unordered(64).try_collect::<()>().await?;
-        self.to.put_manifest(to.repository, to.tag, &manifest, way.notice).await?;
+        self.tag(to, &manifest, way.notice).await?;
         Ok(manifest.digest)
     }
 
@@ -97,40 +98,55 @@ impl Copier {
     pub async fn artifact(&self, artifact: &Artifact, to: Target<'_>, way: Way<'_>) -> Result<String, ServiceError> {
         way.meter.total.store(artifact.blobs.iter().map(|(blob, _)| blob.size).sum(), Ordering::Relaxed);
         for (blob, bytes) in &artifact.blobs {
-            self.blob(&Source::Bytes(bytes), blob, to.repository, way).await?;
+            self.blob(&Source::Bytes(bytes), blob.clone(), to.repository, way).await?;
         }
-        self.to.put_manifest(to.repository, to.tag, &artifact.manifest, way.notice).await?;
+        self.tag(to, &artifact.manifest, way.notice).await?;
         Ok(artifact.manifest.digest.clone())
     }
 
-    async fn blob(&self, source: &Source<'_>, blob: &Descriptor, repository: &str, way: Way<'_>) -> Result<(), ServiceError> {
-        let meter = way.meter;
+    async fn tag(&self, to: Target<'_>, manifest: &Manifest, notice: Notice<'_>) -> Result<(), ServiceError> {
+        for tag in to.tags {
+            self.to.put_manifest(to.repository, tag, manifest, notice).await?;
+        }
+        Ok(())
+    }
+
+    async fn blob(&self, source: &Source<'_>, blob: Descriptor, repository: &str, way: Way<'_>) -> Result<(), ServiceError> {
         // The semaphore is never closed.
         let _slot = way.slots.acquire().await.ok();
-        let what = format!("blob {repository}@{}", blob.digest);
-        let counted = Arc::new(AtomicU64::new(0));
-        let copied = self.to.trying(&what, way.notice, async || {
-            meter.done.fetch_sub(counted.swap(0, Ordering::Relaxed), Ordering::Relaxed);
-            if self.to.has_blob(repository, &blob.digest).await? {
-                return Ok(());
-            }
-            let mount = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&blob.digest).filter(|other| *other != repository).cloned();
-            let Begun::At(at) = self.to.begin_upload(repository, &blob.digest, mount.as_deref()).await? else { return Ok(()) };
-            let passing = Passing { counted: counted.clone(), broken: Arc::default() };
-            let body = match source {
-                Source::Bytes(bytes) => Body::from(bytes.to_vec()),
-                Source::Registry { from, repository } => {
-                    let response = from.blob(repository, &blob.digest, 0).await?;
-                    passing.body(from.host().to_owned(), response, blob)
+        let mut tries = self.to.tries(&format!("blob {repository}@{}", blob.digest), way.notice);
+        loop {
+            let counted = Arc::new(AtomicU64::new(0));
+            match self.blob_once(source, &blob, repository, way.meter, &counted).await {
+                Ok(()) => {
+                    way.meter.add(blob.size.saturating_sub(counted.load(Ordering::Relaxed)));
+                    self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(blob.digest, repository.to_owned());
+                    return Ok(());
                 }
-            };
-            let uploading = self.to.upload(repository, at, &blob.digest, blob.size, body);
-            passing.watch(self.to.host(), &what, meter, uploading).await
-        });
-        copied.await?;
-        meter.add(blob.size.saturating_sub(counted.load(Ordering::Relaxed)));
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(blob.digest.clone(), repository.to_owned());
-        Ok(())
+                Err(trouble) => {
+                    way.meter.done.fetch_sub(counted.load(Ordering::Relaxed), Ordering::Relaxed);
+                    tries.again(trouble).await?;
+                }
+            }
+        }
+    }
+
+    async fn blob_once(&self, source: &Source<'_>, blob: &Descriptor, repository: &str, meter: &Meter, counted: &Arc<AtomicU64>) -> Result<(), Trouble> {
+        if self.to.has_blob(repository, &blob.digest).await? {
+            return Ok(());
+        }
+        let mount = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&blob.digest).filter(|other| *other != repository).cloned();
+        let Begun::At(at) = self.to.begin_upload(repository, &blob.digest, mount.as_deref()).await? else { return Ok(()) };
+        let passing = Passing { counted: counted.clone(), broken: Arc::default() };
+        let body = match source {
+            Source::Bytes(bytes) => Body::from(bytes.to_vec()),
+            Source::Registry { from, repository } => {
+                let response = from.blob(repository, &blob.digest).await?;
+                passing.body(from.host().to_owned(), response, blob)
+            }
+        };
+        let uploading = self.to.upload(repository, at, &blob.digest, blob.size, body);
+        passing.watch(self.to.host(), &format!("PUT blob {repository}@{}", blob.digest), meter, uploading).await
     }
 }
 

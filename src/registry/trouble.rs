@@ -8,7 +8,7 @@ use reqwest::{Response, StatusCode};
 use crate::error::ServiceError;
 
 /// Tries of one request or one blob before it is given up.
-pub(super) const TRIES: u32 = 6;
+const TRIES: u32 = 6;
 
 /// An error, with what the server said about trying again.
 #[derive(Debug)]
@@ -77,15 +77,34 @@ impl Trouble {
     }
 
     /// How long to wait before the next try; the first is `attempt` 1.
-    pub(super) fn pause(&self, attempt: u32) -> Duration {
+    fn pause(&self, attempt: u32) -> Duration {
         self.after.unwrap_or_else(|| Duration::from_millis(250 << attempt.min(7))).min(Duration::from_secs(120))
     }
 }
 
-/// Sleeps between two tries.
-#[expect(clippy::disallowed_methods, reason = "adapters know no engine, where the clock lives")]
-pub(super) async fn sleep(time: Duration) {
-    tokio::time::sleep(time).await;
+/// The tries of one thing.
+pub(super) struct Tries<'a> {
+    what: String,
+    notice: Notice<'a>,
+    made: u32,
+}
+
+impl<'a> Tries<'a> {
+    pub(super) fn new(what: String, notice: Notice<'a>) -> Self {
+        Self { what, notice, made: 0 }
+    }
+
+    /// After a try that failed: waits until the next one is due, or gives up with its error.
+    #[expect(clippy::disallowed_methods, reason = "adapters know no engine, where the clock lives")]
+    pub(super) async fn again(&mut self, trouble: Trouble) -> Result<(), ServiceError> {
+        self.made += 1;
+        if !trouble.again || self.made == TRIES {
+            return Err(trouble.error);
+        }
+        (self.notice)(&self.what, &trouble.error.to_string(), self.made + 1);
+        tokio::time::sleep(trouble.pause(self.made)).await;
+        Ok(())
+    }
 }
 
 fn error(host: &str, operation: &str, code: &str, message: String, status: Option<u16>) -> ServiceError {

@@ -3,6 +3,7 @@
 pub mod bench;
 mod bench_job;
 pub mod facts;
+pub mod images;
 mod objects;
 pub mod serve;
 mod served;
@@ -64,5 +65,5 @@ impl Deps {
 
 /// All steps of the walk.
 pub fn all(deps: &Arc<Deps>) -> Vec<Arc<dyn Step>> {
-    vec![Arc::new(test::Test { deps: deps.clone() }), Arc::new(bench::Bench { deps: deps.clone() })]
+    vec![Arc::new(images::Images { deps: deps.clone() }), Arc::new(test::Test { deps: deps.clone() }), Arc::new(bench::Bench { deps: deps.clone() })]
 }
