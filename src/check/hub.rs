@@ -16,8 +16,12 @@ pub(super) async fn token(hub: &Hub, there_is_one: bool) -> Answered {
     match hub.whoami().await {
         Ok(name) => question.ok(format!("of {name}")),
         Err(error) if error.status == Some(401) => question.red(Kind::Credentials, format!("the hub does not know this token ({})", error.message), GOOD_TOKEN),
-        Err(error) => question.failed(&error),
+        Err(error) => question.red(error.kind(), error.to_string(), no_hub(hub.endpoint())),
     }
+}
+
+fn no_hub(endpoint: &str) -> String {
+    format!("check the network, and that hub.endpoint is a hub: {endpoint}")
 }
 
 /// `hub-access`: the commit that `main` is now and its files, or those pinned; and whether a file of it may be read.
@@ -68,12 +72,12 @@ fn refused(question: &Question, error: &ServiceError, spec: &Spec, there_is_a_to
             let fix = format!("accept the licence or ask for access at {page} as the token's owner");
             question.red(Kind::Credentials, format!("{repository}: this token may not read it ({said})"), fix)
         }
-        Some(404) => {
-            let fix =
-                format!("the name is wrong, or it is private and this token may not see it, or {} is no hub: check configs/models/, HF_TOKEN and hub.endpoint", spec.hub.endpoint);
+        // A hub says in a header what it did not find; anything else that answers 404 is none.
+        Some(404) if !error.code.starts_with("HTTP") => {
+            let fix = "the name is wrong, or it is private and this token may not see it: check the repository in configs/models/, and HF_TOKEN";
             question.red(Kind::Config, format!("{repository}: not found ({}: {said})", error.code), fix)
         }
-        _ => question.red(error.kind(), error.to_string(), format!("check the network and hub.endpoint ({})", spec.hub.endpoint)),
+        _ => question.red(error.kind(), error.to_string(), no_hub(&spec.hub.endpoint)),
     }
 }
 

@@ -89,6 +89,7 @@ impl Question {
 
 /// All answers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(tag = "kind", rename = "check")]
 pub struct Report {
     /// Of the credentials, once they are known to be good.
     pub account: Option<String>,

@@ -41,11 +41,23 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
         }
         Command::Show { settings } => {
             let (_, layers) = config::load(&session::inputs(global, &settings)?)?;
-            ui::answer(global.manner(), &layers);
+            ui::answer(global.manner(), &Shown { kind: "config", settings: layers });
         }
         Command::Schema => ui::answer(global.manner(), &Schema(config::schema())),
     }
     Ok(())
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    kind: &'static str,
+    settings: config::Layers,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.settings)
+    }
 }
 
 #[derive(Debug, Serialize)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::files;
 use super::layers::{Layers, Origin};
-use super::nearest::did_you_mean;
+use super::nearest::resembling;
 use super::settings::Settings;
 use super::spec::Spec;
 use crate::error::{Kind, fail};
@@ -35,8 +35,6 @@ const OWN_FLAGS: &[(&str, &str)] = &[
     ("gpu.zone", "--zone"),
     ("price.gpu_hour", "--price"),
 ];
-/// Variables that begin with `NEMO_` and are no settings but stand for flags of the command line.
-const FLAGS: &[&str] = &["NEMO_CONFIG", "NEMO_LOG", "NEMO_OUTPUT", "NEMO_PROGRESS", "NEMO_TEMPLATES"];
 
 /// Lays all layers over each other and checks the result: the settings of one deployment, and each setting's origin.
 pub fn load(inputs: &Inputs) -> anyhow::Result<(Spec, Layers)> {
@@ -134,13 +132,20 @@ fn lay_environment(layers: &mut Layers, environment: &[(String, String)]) -> Vec
             wrong.extend(layers.set_text(key, value, Origin::Environment { variable: variable.clone() }).err());
         }
     }
-    let names: Vec<_> = known.iter().map(|(variable, _)| variable.as_str()).chain(FLAGS.iter().copied()).collect();
-    for (variable, value) in environment {
-        if variable.starts_with("NEMO_") && !names.contains(&variable.as_str()) {
-            wrong.push(format!("{variable}={value}: no setting is set by this variable{}", did_you_mean(variable, &names)));
-        }
-    }
+    wrong.extend(environment.iter().filter_map(|(variable, value)| misspelt(variable, value, &known)));
     wrong
+}
+
+/// Other programs have variables that begin with `NEMO_` too: only one that resembles a setting's is taken for a mistake.
+fn misspelt(variable: &str, value: &str, known: &[(String, String)]) -> Option<String> {
+    let word = variable.strip_prefix("NEMO_")?;
+    let names: Vec<_> = known.iter().filter_map(|(name, _)| name.strip_prefix("NEMO_")).collect();
+    if names.contains(&word) {
+        return None;
+    }
+    let near = resembling(word, &names, 0.75);
+    let meant = near.iter().map(|name| format!("NEMO_{name}")).collect::<Vec<_>>().join(" or ");
+    (!near.is_empty()).then(|| format!("{variable}={value}: no setting is set by this variable; did you mean {meant}?"))
 }
 
 /// All that is wrong at once, a line each.

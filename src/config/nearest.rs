@@ -2,7 +2,12 @@
 
 /// Up to three known names that resemble the word, the nearest first.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Vec<&'a str> {
-    let mut scored: Vec<(f64, &str)> = known.iter().map(|name| (likeness(word, name), *name)).filter(|(score, _)| *score >= 0.6).collect();
+    resembling(word, known, 0.6)
+}
+
+/// Those whose likeness is at least this much; 1 is the same word.
+pub(super) fn resembling<'a>(word: &str, known: &[&'a str], at_least: f64) -> Vec<&'a str> {
+    let mut scored: Vec<(f64, &str)> = known.iter().map(|name| (likeness(word, name), *name)).filter(|(score, _)| *score >= at_least).collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     let best = scored.first().map_or(0.0, |(score, _)| *score);
     // A clear winner stands alone: a list beside it would only hide it.

@@ -67,6 +67,12 @@ fn ours_goes_over_the_variables_that_others_use() {
 }
 
 #[test]
+fn variables_of_other_programs_are_let_be() {
+    let (spec, _) = loaded(None, &[("NEMO_BIN", "/bin/nemo"), ("NEMO_HOME", "/x"), ("NEMO_PORT_8000_TCP", "tcp://10.0.0.1:8000"), ("NEMO_CACHE_DIR", "/y")], &[]);
+    assert_eq!(spec.name, "nemo");
+}
+
+#[test]
 fn no_two_settings_share_a_variable() {
     let (_, layers) = loaded(None, &[], &[]);
     let mut variables: Vec<_> = layers.iter().map(|setting| Layers::variable(&setting.key)).collect();
@@ -96,7 +102,7 @@ fn all_that_is_wrong_is_told_at_once_in_the_order_of_the_file() {
     insta::assert_snapshot!(refused(Some("nmae = \"x\"\n[network]\ncidr = \"10.0.0.0/8\"\n"), &[("NEMO_GPU_NODE", "1")], &[("bench.osl", "many")]), @r#"
     nemo.toml:1: unknown setting nmae = "x"; did you mean "name"?
     nemo.toml:3: network.cidr = "10.0.0.0/8": must be a private IPv4 network of /16 to /20 such as 10.180.0.0/16, outside 172.17.0.0/16 (which nodes use themselves)
-    NEMO_GPU_NODE=1: no setting is set by this variable; did you mean "NEMO_GPU_NODES"?
+    NEMO_GPU_NODE=1: no setting is set by this variable; did you mean NEMO_GPU_NODES?
     --set bench.osl: bench.osl = "many": must be a whole number from 1 to 10000000
     "#);
 }

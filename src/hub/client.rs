@@ -48,6 +48,11 @@ impl Hub {
         Self { http, endpoint: endpoint.trim_end_matches('/').to_owned(), token }
     }
 
+    /// Its address.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
     /// The name of the token's owner.
     pub async fn whoami(&self) -> Result<String, ServiceError> {
         #[derive(Deserialize)]

@@ -61,7 +61,7 @@ class World:
         return json.loads(done.stdout or "null")
 
     def fault(self, **rule: Any) -> None:
-        self.admin("/_sandbox/faults", {"rule": [rule]})
+        self.admin("/_sandbox/faults", [rule])
 
     def no_faults(self) -> None:
         self.admin("/_sandbox/faults", method="DELETE")
@@ -97,7 +97,7 @@ class World:
 @pytest.fixture(scope="module")
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A fresh, empty world for each file of tests."""
-    world = World("test-" + Path(request.fspath).stem.removeprefix("test_"), tmp_path_factory.mktemp("walk"))
+    world = World("test-" + Path(request.fspath).stem.removeprefix("test_").replace("_", "-"), tmp_path_factory.mktemp("walk"))
     subprocess.run([SANDBOX, "down", "--name", world.name], capture_output=True, timeout=120)
     world.sandbox("up", "--speed", SPEED)
     try:

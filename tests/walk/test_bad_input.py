@@ -1,0 +1,159 @@
+"""Wrong input of every kind: one clear message, the right exit code, nothing made."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from conftest import BINARY as BIN
+from conftest import SETTINGS, World
+
+USAGE, CONFIG, CREDENTIALS, CAPACITY, CONFLICT, REMOTE = 2, 10, 11, 12, 13, 15
+
+
+@pytest.fixture(autouse=True)
+def as_before(world: World) -> Iterator[None]:
+    """Whatever a test writes down or breaks is put right again, and nothing of it may have made anything."""
+    before = world.marks()
+    yield
+    world.no_faults()
+    (world.folder / "nemo.toml").write_text(SETTINGS)
+    assert world.writes(before) == []
+
+
+def refused(world: World, code: int, *args: str, **env: str) -> str:
+    """The message of a command that is refused, by its exit code."""
+    done = world.nemo(*args, **env)
+    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "panicked" not in done.stderr
+    assert "next: " in done.stderr, done.stderr
+    return done.stderr
+
+
+def verdicts(world: World, code: int, *args: str, **env: str) -> dict[str, dict[str, str]]:
+    """The answers of `nemo check` by question."""
+    # The sandbox sets variables of its own on the way in: `env` has the last word.
+    done = world.exec("env", *[f"{name}={value}" for name, value in env.items()], BIN, "check", "--output", "json", *args)
+    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    report = json.loads(done.stdout.splitlines()[0])
+    return {answer["question"]: answer for answer in report["answers"]}
+
+
+def test_all_is_well_to_begin_with(world: World) -> None:
+    answers = verdicts(world, 0)
+    assert {answer["verdict"] for answer in answers.values()} == {"ok"}, answers
+    for question in ("credentials", "offering", "instance-type", "quota-gpu", "addresses", "names", "price", "hub-token", "hub-access", "image-vllm-runtime", "chart-lws", "filesystem"):
+        assert question in answers
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "secret is wrong"),
+        ({"AWS_ACCESS_KEY_ID": "AKIANOBODYKNOWSTHIS0"}, "access key is not known"),
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "AWS_PROFILE"),
+    ],
+    ids=["secret", "key", "missing"],
+)
+def test_wrong_credentials_are_told_once(world: World, key: dict[str, str], words: str) -> None:
+    done = world.exec("env", *[f"{name}={value}" for name, value in key.items()], BIN, "up", "--yes")
+    assert done.returncode == CREDENTIALS, done.stdout + done.stderr
+    assert words in done.stderr
+    assert len(re.findall("^RED", done.stderr, re.M)) == 1, done.stderr
+
+
+def test_expired_credentials(world: World) -> None:
+    world.fault(service="*", operation="*", effect="expired")
+    assert "sign in again" in refused(world, CREDENTIALS, "up", "--yes")
+
+
+def test_a_region_without_the_type(world: World) -> None:
+    answer = verdicts(world, CAPACITY, "--region", "us-west-1", "--price", "60")["offering"]
+    assert answer["verdict"] == "red"
+    assert "us-west-1 does not offer p5en.48xlarge" in answer["answer"]
+    assert "us-east-2" in answer["fix"]
+
+
+def test_a_zone_without_the_type(world: World) -> None:
+    answer = verdicts(world, CAPACITY, "--zone", "use2-az1")["offering"]
+    assert "use2-az1 does not offer p5en.48xlarge" in answer["answer"]
+    assert "use2-az2" in answer["fix"]
+
+
+def test_an_unknown_instance_gets_the_nearest_names(world: World) -> None:
+    said = refused(world, CONFIG, "up", "--instance", "p5n.48xlarge", "--yes")
+    assert 'did you mean "p5en.48xlarge"?' in said
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[gpu]\nnodse = 2\n", 'nemo.toml:2: unknown setting gpu.nodse = 2; did you mean "gpu.nodes"?'),
+        ("[gpu]\nnodes = \"two\"\n", 'nemo.toml:2: gpu.nodes = "two": must be a whole number from 1 to 100'),
+        ("name = \"a\"\nregion = us-east-2\n", "nemo.toml:2: "),
+        ("name = \"My Cluster\"\n", 'nemo.toml:1: name = "My Cluster": must be lowercase letters'),
+    ],
+    ids=["key", "value", "syntax", "name"],
+)
+def test_a_malformed_file_is_told_with_its_place(world: World, text: str, words: str) -> None:
+    (world.folder / "nemo.toml").write_text(text)
+    assert words in refused(world, CONFIG, "up", "--yes")
+
+
+def test_a_quota_that_is_too_small_says_how_to_raise_it(world: World) -> None:
+    world.admin("/_sandbox/quotas", {"L-417A185B": 191})
+    try:
+        answer = verdicts(world, CAPACITY)["quota-gpu"]
+        assert "is enough for 0" in answer["answer"]
+        assert "request-service-quota-increase" in answer["fix"] and "--desired-value 192" in answer["fix"]
+    finally:
+        world.admin("/_sandbox/quotas", {"L-417A185B": 192})
+
+
+def test_an_endpoint_that_answers_html(world: World) -> None:
+    world.fault(service="sts", operation="*", effect="html", status=200)
+    said = refused(world, REMOTE, "up", "--yes")
+    assert "HTML" in said and "AWS_ENDPOINT_URL" in said
+
+
+def test_a_404_where_json_was_due(world: World) -> None:
+    answers = verdicts(world, REMOTE, HF_ENDPOINT="http://hub.sandbox:18090/nothing/is/here")
+    assert answers["hub-token"]["verdict"] == answers["hub-access"]["verdict"] == "red"
+    assert "404" in answers["hub-access"]["answer"] and "hub.endpoint" in answers["hub-access"]["fix"]
+
+
+@pytest.mark.parametrize(
+    ("token", "code", "words"),
+    [("hf_nobody", CREDENTIALS, "does not know this token"), ("hf_sandbox_reader", CREDENTIALS, "may not read it"), ("", CREDENTIALS, "only with a token")],
+    ids=["unknown", "not-admitted", "none"],
+)
+def test_tokens_of_the_hub(world: World, token: str, code: int, words: str) -> None:
+    done = world.exec("env", f"HF_TOKEN={token}", BIN, "check")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert words in done.stdout
+
+
+def test_no_price_asks_for_one_and_takes_it(world: World) -> None:
+    world.fault(service="pricing", operation="*", effect="access-denied")
+    answer = verdicts(world, CONFIG)["price"]
+    assert "--price" in answer["fix"]
+    assert verdicts(world, 0, "--price", "50")["price"]["verdict"] == "warn"  # of the others none is known
+
+
+def test_config_show_tells_where_each_value_is_from(world: World) -> None:
+    (world.folder / "nemo.toml").write_text("[gpu]\nnodes = 2\n")
+    shown = json.loads(world.ok("config", "show", "--set", "bench.isl=64", "--output", "json", NEMO_BENCH_OSL="32").stdout)
+    origins = {setting["key"]: setting["origin"] for setting in shown["settings"]}
+    assert origins["gpu.nodes"] == {"layer": "file", "file": "nemo.toml", "line": 2}
+    assert origins["bench.osl"] == {"layer": "environment", "variable": "NEMO_BENCH_OSL"}
+    assert origins["bench.isl"]["layer"] == "flag"
+    assert origins["hub.endpoint"] == {"layer": "environment", "variable": "HF_ENDPOINT"}
+    assert origins["network.cidr"] == {"layer": "default"}
+
+
+def test_config_init_never_writes_over_a_file(world: World) -> None:
+    refused(world, CONFLICT, "config", "init")
+    assert (world.folder / "nemo.toml").read_text() == SETTINGS
