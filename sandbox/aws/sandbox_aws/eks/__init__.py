@@ -15,9 +15,10 @@ from .access import AccessCalls
 from .addons import AddonCalls
 from .clusters import ClusterCalls
 from .nodegroups import NodegroupCalls
+from .tags import TagCalls
 
 
-class Eks(ClusterCalls, NodegroupCalls, AddonCalls, AccessCalls):
+class Eks(ClusterCalls, NodegroupCalls, AddonCalls, AccessCalls, TagCalls):
     """moto's EKS with what it lacks."""
 
 
