@@ -1,9 +1,13 @@
 //! AWS: one file per service; SDK types stop here. Every call returns our types or a [`ServiceError`].
 
 pub mod addons;
+pub mod cloudformation;
 pub mod ec2;
 pub mod ecr;
+pub mod eks;
+pub mod eni;
 mod error;
+pub mod fsx;
 pub mod pricing;
 pub mod quotas;
 pub mod sts;
@@ -37,7 +41,11 @@ impl Aws {
         if !region.is_empty() {
             loader = loader.region(Region::new(region.to_owned()));
         }
-        let config = loader.load().await;
+        Self::of(loader.load().await)
+    }
+
+    /// Of settings that are at hand.
+    pub fn of(config: SdkConfig) -> anyhow::Result<Self> {
         let region =
             config.region().map(ToString::to_string).ok_or_else(|| fail(Kind::Config, "no region is set").hint("set AWS_REGION, region in nemo.toml, or --region us-east-2"))?;
         Ok(Self { region, config })

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use aws_sdk_resourcegroupstagging::Client;
 use aws_sdk_resourcegroupstagging::types::TagFilter;
 
+use super::eni::Network;
 use super::{Answer, Aws, TAG_DEPLOYMENT};
 use crate::error::ServiceError;
 
@@ -13,6 +14,15 @@ const SERVICE: &str = "resourcegroupstaggingapi";
 /// ARNs of everything in this region that carries a deployment's tag, by deployment. What was deleted a short while ago may still be listed.
 pub async fn deployments(aws: &Aws) -> Result<BTreeMap<String, Vec<String>>, ServiceError> {
     listed(aws, TagFilter::builder().key(TAG_DEPLOYMENT).build()).await
+}
+
+/// ARNs of everything in this region that carries this deployment's tag and is really there: NAT gateways and instances are listed for
+/// an hour after their end, so EC2 is asked about those.
+pub async fn leftovers(aws: &Aws, deployment: &str) -> Result<Vec<String>, ServiceError> {
+    let listed = tagged(aws, deployment).await?;
+    let ids = |kind: &str| -> Vec<String> { listed.iter().filter_map(|arn| arn.split_once(kind)).map(|(_, id)| id.to_owned()).collect() };
+    let gone = Network::new(aws).ended(ids(":natgateway/"), ids(":instance/")).await?;
+    Ok(listed.into_iter().filter(|arn| arn.rsplit_once('/').is_none_or(|(_, id)| !gone.contains(id))).collect())
 }
 
 /// ARNs of everything in this region that carries this deployment's tag. What was deleted a short while ago may still be listed.

@@ -48,7 +48,8 @@ pub struct ClusterFacts {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodesFacts {
     pub nodegroup: String,
-    /// Names of the Kubernetes nodes.
+    /// Names of the Kubernetes nodes, as far as anybody has asked Kubernetes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
 }
 

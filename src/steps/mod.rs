@@ -2,12 +2,21 @@
 
 pub mod bench;
 mod bench_job;
+mod cidr;
+pub mod cluster;
 pub mod facts;
+pub mod filesystem;
+pub mod gpu_nodes;
 pub mod images;
+mod mark;
+pub mod network;
+mod nodegroup;
 mod objects;
 pub mod serve;
 mod served;
+mod stack;
 pub mod storage;
+pub mod system_nodes;
 pub mod test;
 
 use std::sync::Arc;
@@ -65,5 +74,14 @@ impl Deps {
 
 /// All steps of the walk.
 pub fn all(deps: &Arc<Deps>) -> Vec<Arc<dyn Step>> {
-    vec![Arc::new(images::Images { deps: deps.clone() }), Arc::new(test::Test { deps: deps.clone() }), Arc::new(bench::Bench { deps: deps.clone() })]
+    vec![
+        Arc::new(network::Network { deps: deps.clone() }),
+        Arc::new(cluster::Cluster { deps: deps.clone() }),
+        Arc::new(system_nodes::SystemNodes { deps: deps.clone() }),
+        Arc::new(gpu_nodes::GpuNodes { deps: deps.clone() }),
+        Arc::new(filesystem::Filesystem { deps: deps.clone() }),
+        Arc::new(test::Test { deps: deps.clone() }),
+        Arc::new(bench::Bench { deps: deps.clone() }),
+        Arc::new(images::Images { deps: deps.clone() }),
+    ]
 }
