@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Access, Global, Session, Settings};
+use super::{Access, Global, Session, Settings, cluster};
 use crate::engine::step::StepId;
 use crate::engine::walk::Walk;
 use crate::error::{Failure, Kind, Resource};
@@ -82,6 +82,9 @@ async fn clean(session: &Session, args: &Args) -> Result<Answer, Failure> {
         ui::confirm("Remove it?")?;
     }
     let failures = walk.remove(&selected).await;
+    if selected.contains(&StepId::Cluster) && !walk.state.steps.contains_key(&StepId::Cluster) {
+        cluster::leave_kubeconfig(session)?;
+    }
     let left = walk.existing(selected, LISTING_LIMIT).await;
     verdict(&walk, failures, &left)?;
     Ok(Answer { kind: "result", deployment: session.spec.name.clone(), removed: goes, left: stays })

@@ -1,12 +1,16 @@
 //! The commands: one file each with its arguments and its `run`; here are the global flags, the enum and the match.
 
 mod agent;
+mod apply;
 mod bench;
 mod check;
 mod cleanup;
+mod cluster;
 mod completions;
 mod config;
+mod connect;
 mod plan;
+mod render;
 mod session;
 mod status;
 mod test;
@@ -123,6 +127,14 @@ enum Command {
     Bench(bench::Args),
     /// Remove everything that was made, and prove that nothing is left
     Cleanup(cleanup::Args),
+    /// The cluster: make it, look at it, sign in to it, remove it
+    Cluster(cluster::Args),
+    /// Show or write the manifests as they would be applied
+    Render(render::Args),
+    /// Apply the serving manifests and wait until the model answers
+    Apply(apply::Args),
+    /// Open a port on this machine that leads to the model
+    Connect(connect::Args),
     /// Settings: what is in force and why, what is allowed, a file to begin with
     Config(config::Args),
     /// Print a completion script for a shell
@@ -168,6 +180,10 @@ async fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Test(args) => test::run(args, global).await,
         Command::Bench(args) => bench::run(args, global).await,
         Command::Cleanup(args) => cleanup::run(args, global).await,
+        Command::Cluster(args) => cluster::run(args, global).await,
+        Command::Render(args) => render::run(args, global).await,
+        Command::Apply(args) => apply::run(args, global).await,
+        Command::Connect(args) => connect::run(args, global).await,
         Command::Config(args) => config::run(args, global).await,
         Command::Completions(args) => completions::run(args, global).await,
         Command::Agent(args) => agent::run(args).await,

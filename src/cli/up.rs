@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Access, Global, Session, Settings};
+use super::{Access, Global, Session, Settings, cluster};
 use crate::config::Pins;
 use crate::engine::event::EventKind;
 use crate::engine::plan::Planned;
@@ -88,7 +88,14 @@ async fn walk(session: &Session, go: &Go, selection: &Selection) -> Result<Summa
         ui::say(session.manner, "everything is there: nothing to do");
     }
     let planned = plan.planned.clone();
-    let exists = walk.run(plan).await?;
+    let exists = walk.run(plan).await;
+    // Also when the walk failed later on: kubectl is what one looks with.
+    if let Ok(cluster) = walk.facts.get(StepId::Cluster)
+        && let Err(failure) = cluster::enter_kubeconfig(session, &cluster)
+    {
+        ui::say(session.manner, format!("the kubeconfig was not written: {failure}"));
+    }
+    let exists = exists?;
     Ok(Summary::new(&walk, &planned, exists))
 }
 

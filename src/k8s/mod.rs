@@ -6,14 +6,17 @@ pub mod apply;
 mod client;
 mod error;
 mod forward;
+pub mod kubeconfig;
 mod logs;
 pub mod ready;
+mod releases;
 
 pub use apply::{Document, Owner};
 pub use client::{Bearer, Clients, Endpoint, TokenSource, client};
 pub use error::{Answer, describe, passing};
 pub use forward::{Forward, Target, Tell, forward};
 pub use logs::Container;
+pub use releases::{Release, forget, releases};
 
 /// Label of every object that we make.
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";

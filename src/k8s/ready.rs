@@ -30,7 +30,30 @@ pub enum Readiness {
 /// Every replica of the Deployment's present form is ready.
 pub async fn deployment(client: &Client, namespace: &str, name: &str) -> Result<Readiness, ServiceError> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
-    let Some(found) = api.get_opt(name).await.answer(&format!("GET deployments/{name}"))? else { return Ok(Readiness::Absent) };
+    match api.get_opt(name).await.answer(&format!("GET deployments/{name}"))? {
+        Some(found) => of_deployment(client, found).await,
+        None => Ok(Readiness::Absent),
+    }
+}
+
+/// All Deployments of the cluster with these labels; the first that is not ready says why. None at all is [`Readiness::Absent`].
+pub async fn deployments(client: &Client, labels: &str) -> Result<Readiness, ServiceError> {
+    let api: Api<Deployment> = Api::all(client.clone());
+    let mut all = Readiness::Absent;
+    for found in api.list(&ListParams::default().labels(labels)).await.answer("LIST deployments")?.items {
+        let name = found.name_any();
+        all = match of_deployment(client, found).await? {
+            Readiness::Ready => Readiness::Ready,
+            Readiness::Waiting(why) => return Ok(Readiness::Waiting(format!("{name}: {why}"))),
+            Readiness::Failed(why) => return Ok(Readiness::Failed(format!("{name}: {why}"))),
+            Readiness::Absent => all,
+        };
+    }
+    Ok(all)
+}
+
+async fn of_deployment(client: &Client, found: Deployment) -> Result<Readiness, ServiceError> {
+    let namespace = found.namespace().unwrap_or_default();
     let (spec, status) = (found.spec.unwrap_or_default(), found.status.unwrap_or_default());
     let wanted = spec.replicas.unwrap_or(1);
     let seen = status.observed_generation >= found.metadata.generation;
@@ -42,7 +65,7 @@ pub async fn deployment(client: &Client, namespace: &str, name: &str) -> Result<
     if let Some(refused) = refused {
         return Ok(Readiness::Waiting(format!("no pod is made: {}", refused.message.clone().unwrap_or_default())));
     }
-    pods(client, namespace, &spec.selector, &format!("{ready} of {wanted} pods ready")).await
+    pods(client, &namespace, &spec.selector, &format!("{ready} of {wanted} pods ready")).await
 }
 
 /// Every node that should run the DaemonSet runs it. One that no node should run is ready.

@@ -14,7 +14,20 @@ macro_rules! templates {
     ($($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../../templates/kubernetes/", $name)))),*] };
 }
 
-const TEMPLATES: &[(&str, &str)] = templates!["access.yaml", "bench.yaml", "frontend.yaml", "storage.yaml", "worker.yaml"];
+const TEMPLATES: &[(&str, &str)] = templates![
+    "access.yaml",
+    "bench.yaml",
+    "chart.yaml",
+    "frontend.yaml",
+    "installer.yaml",
+    "namespaces.yaml",
+    "storage.yaml",
+    "values-aws-efa-k8s-device-plugin.yaml",
+    "values-dynamo-platform.yaml",
+    "values-lws.yaml",
+    "values-nvidia-device-plugin.yaml",
+    "worker.yaml",
+];
 
 /// One document of a rendered file.
 pub type Manifest = Value;

@@ -1,11 +1,13 @@
 //! Settings and facts become manifests: pure, in a fixed order, each parsed before anybody uses it.
 
 mod bench;
+mod charts;
 mod environment;
 mod serving;
 mod storage;
 
 pub use bench::{Bench, SHARED, bench};
+pub use charts::{ChartValues, HelmJob, Installer, chart_values, helm_job, installer, namespaces};
 pub use environment::{Manifest, Rendered, render};
 pub use serving::{Serving, serving};
 pub use storage::{Storage, storage};

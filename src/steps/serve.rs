@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, ListParams};
 use super::Deps;
 use super::facts::{FilesystemFacts, ImagesFacts, ServeFacts, StorageFacts, WeightsFacts};
 use super::objects::{Objects, look, or_unreachable, seen, steady};
-use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, Unit, all_of, part_of, table_of};
+use crate::engine::step::{Cx, Digest, Facts, Need, Seen, Step, StepId, Unit, all_of, part_of, table_of};
 use crate::engine::wait::Look;
 use crate::error::{Kind, Resource, ServiceError, fail};
 use crate::k8s::apply::KindOf;
@@ -43,13 +43,8 @@ pub struct Inputs {
 
 impl Inputs {
     /// From the facts; the first step that is missing is named.
-    pub fn of(cx: &Cx) -> anyhow::Result<Self> {
-        Ok(Self {
-            images: cx.facts_of(StepId::Images)?,
-            storage: cx.facts_of(StepId::Storage)?,
-            weights: cx.facts_of(StepId::Weights)?,
-            filesystem: cx.facts_of(StepId::Filesystem)?,
-        })
+    pub fn of(facts: &Facts) -> anyhow::Result<Self> {
+        Ok(Self { images: facts.get(StepId::Images)?, storage: facts.get(StepId::Storage)?, weights: facts.get(StepId::Weights)?, filesystem: facts.get(StepId::Filesystem)? })
     }
 
     /// The values of the templates.
@@ -185,7 +180,7 @@ impl Step for Serve {
     }
 
     async fn observe(&self, cx: &Cx) -> anyhow::Result<Seen> {
-        let (Some(_), Ok(inputs)) = (cx.facts.table(StepId::Cluster), Inputs::of(cx)) else { return Ok(Seen::Unreachable) };
+        let (Some(_), Ok(inputs)) = (cx.facts.table(StepId::Cluster), Inputs::of(&cx.facts)) else { return Ok(Seen::Unreachable) };
         if !inputs.images.stored.contains_key(IMAGE) {
             return Ok(Seen::Unreachable);
         }
@@ -194,7 +189,7 @@ impl Step for Serve {
 
     async fn apply(&self, cx: &Cx) -> anyhow::Result<toml::Table> {
         let client = self.deps.kube(cx)?;
-        let (serving, documents) = self.documents(&Inputs::of(cx)?)?;
+        let (serving, documents) = self.documents(&Inputs::of(&cx.facts)?)?;
         let wait = self.deps.spec.wait.rollout;
         self.objects().apply(cx, &client, &documents, wait).await?;
         self.restart_failed(&client, &serving).await?;

@@ -1,0 +1,80 @@
+//! `nemo render`: the manifests as they would be applied, with the reason for each setting, to read or to keep.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use super::{Access, Global, Session, Settings};
+use crate::engine::step::StepId;
+use crate::error::Failure;
+use crate::render::Rendered;
+use crate::steps::serve::Inputs;
+use crate::steps::storage;
+use crate::{render, ui};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    settings: Settings,
+    /// Write the files into this folder instead of stdout
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// The answer of `nemo render`.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+struct Answer {
+    kind: &'static str,
+    files: Vec<File>,
+}
+
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+struct File {
+    name: String,
+    /// Where it was written, with `--out`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<PathBuf>,
+    text: String,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = self.files.iter().map(|file| match &file.path {
+            Some(path) => path.display().to_string(),
+            None => format!("---\n# {}\n{}", file.name, file.text.trim_end()),
+        });
+        f.write_str(&parts.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
+    let session = Session::open(global, &args.settings, Access::Read).await?;
+    let rendered = manifests(&session).await;
+    session.finish().await;
+    let mut files = Vec::new();
+    for Rendered { file, text, .. } in rendered? {
+        let path = args.out.as_ref().map(|folder| folder.join(file));
+        if let Some(path) = &path {
+            std::fs::create_dir_all(path.parent().unwrap_or(path)).and_then(|()| std::fs::write(path, &text)).with_context(|| format!("writing {}", path.display()))?;
+        }
+        files.push(File { name: file.to_owned(), path, text });
+    }
+    ui::answer(global.manner(), &Answer { kind: "rendered", files });
+    Ok(())
+}
+
+/// From what the steps before have noted; with lost notes, from what their looks find.
+async fn manifests(session: &Session) -> Result<Vec<Rendered>, Failure> {
+    let account = session.noted.as_ref().map(|state| state.account.clone()).unwrap_or_default();
+    let (deps, mut walk) = session.walk(session.pins()?.unwrap_or_default(), &account)?;
+    let needed = [StepId::Filesystem, StepId::Images, StepId::Storage, StepId::Weights];
+    if needed.iter().any(|step| walk.facts.table(*step).is_none()) {
+        walk.plan(&needed.into()).await?;
+    }
+    let inputs = Inputs::of(&walk.facts)?;
+    let mut files = storage::rendered(&inputs.storage, &inputs.filesystem)?;
+    files.extend(render::serving(&inputs.serving(&deps)?)?);
+    Ok(files)
+}
