@@ -22,7 +22,7 @@ def run(*words: str) -> None:
 
 
 def outer(name: str) -> None:
-    """Network and names; then becomes the process that holds the inner layer."""
+    """Network and names; then holds the inner layer."""
     here = world(name)
     folder = here.folder
     run("ip", "link", "set", "lo", "up")
@@ -35,7 +35,9 @@ def outer(name: str) -> None:
     (folder / "resolv.conf").write_text("nameserver 10.0.0.2\noptions timeout:2 attempts:1\n")
     for source, target in (("hosts", "/etc/hosts"), ("resolv.conf", "/etc/resolv.conf"), ("bundle.crt", str(certificates.SYSTEM_BUNDLE))):
         run("mount", "--bind", str(folder / source), os.path.realpath(target))
-    os.execvp("unshare", ["unshare", "--pid", "--mount", "--uts", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m", "world.inside", "inner", name])
+    # A child, not an exec: `unshare --mount` leaves its own process in the inner layer, and `exec` has to enter this one. It ends with us.
+    inner_layer = ["unshare", "--pid", "--mount", "--uts", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m", "world.inside", "inner", name]
+    sys.exit(subprocess.call(["setpriv", "--pdeathsig", "KILL", *inner_layer]))
 
 
 def first_process() -> None:
