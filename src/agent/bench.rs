@@ -125,4 +125,8 @@ fn write(path: &Path, value: &impl serde::Serialize) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
+mod mock_openai;
+#[cfg(test)]
+mod real;
+#[cfg(test)]
 mod tests;

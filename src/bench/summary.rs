@@ -52,7 +52,8 @@ struct Manifest {
 struct Phase {
     phase_kind: String,
     start_ns: u64,
-    end_ns: u64,
+    /// Absent when the phase was cut short.
+    end_ns: Option<u64>,
 }
 
 /// Reads a run's folder.
@@ -77,8 +78,9 @@ fn length(folder: &Path, file: &File, records: &[Record]) -> anyhow::Result<(f64
         return Ok((answered_seconds(records).unwrap_or(0.0), TOLERANCE));
     }
     let manifest: Option<Manifest> = json(&folder.join("phase_manifest.json"))?;
-    if let Some(phase) = manifest.iter().flat_map(|manifest| &manifest.phases).find(|phase| phase.phase_kind == "profiling") {
-        return Ok((phase.end_ns.saturating_sub(phase.start_ns) as f64 / 1e9, TOLERANCE));
+    let measured = manifest.iter().flat_map(|manifest| &manifest.phases).find(|phase| phase.phase_kind == "profiling");
+    if let Some(Phase { start_ns, end_ns: Some(end_ns), .. }) = measured {
+        return Ok((end_ns.saturating_sub(*start_ns) as f64 / 1e9, TOLERANCE));
     }
     let seconds = file.end_time.duration_since(file.start_time).as_secs_f64();
     Ok((seconds, 2e-6 / seconds))
