@@ -21,6 +21,7 @@ from . import certificates, outside, parts
 from .paths import ACCESS_KEY, HUB_TOKEN, INSIDE, REGION, REPO, SECRET_KEY, Wrong, World, everyone, world
 from .processes import tail
 
+LARGE = ("etcd", "n", "shared", "ecr", "images", "trash")  # what a world fills, and what goes with it
 NEEDED = ("unshare", "nsenter", "ip", "bwrap", "docker-registry", "socat", "openssl", "curl")
 
 
@@ -91,7 +92,7 @@ def start(here: World, args: argparse.Namespace) -> None:
     """A new world under this name, with nothing of the last one but its certificates and ports."""
     ports = outside.choose(here)
     outside.check(here, ports)
-    for stale in ("etcd", "n", "shared", "ecr", "audit.log", "journal.jsonl"):  # a stopped sandbox leaves nothing to the next
+    for stale in (*LARGE, "audit.log", "journal.jsonl"):  # a stopped sandbox leaves nothing to the next
         clear(here.folder / stale)
     for log in here.logs.glob("*.log"):
         log.unlink()
@@ -186,7 +187,7 @@ def down(here: World, args: argparse.Namespace) -> None:
     if holder(here) is None:
         return print(f"no sandbox {here.name} is running")
     end(here)
-    for left in ("n", "etcd", "shared", "ecr"):
+    for left in LARGE:
         clear(here.folder / left)
     print(f"sandbox {here.name} is down; its logs stay in {here.logs}")
 

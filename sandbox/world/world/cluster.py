@@ -4,7 +4,6 @@ closes it, throws the data away and starts an empty one for the next."""
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 import time
 import urllib.request
@@ -12,7 +11,7 @@ from typing import Any
 
 from . import kube, parts
 from .paths import INSIDE, REGION, Wrong, World
-from .processes import Part, at_once
+from .processes import Part, at_once, discard
 
 AWS = f"http://{parts.ADDRESS}:5005/_sandbox"
 
@@ -70,7 +69,7 @@ class Cluster:
             self.owner = ""
             self.warm.wait(180)
             at_once(*(one.stop for one in (self.net, self.scheduler, self.controllers, self.server, self.etcd)))
-            shutil.rmtree(INSIDE / "etcd", ignore_errors=True)
+            discard(INSIDE / "etcd")
             self.warm.clear()
             threading.Thread(target=self.start, daemon=True, name="control plane").start()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ from . import addons, filesystems, parts, signing
 from .cluster import Cluster
 from .nodes import Nodes
 from .paths import ECR, EKS_IMAGES, INSIDE, PORTS, REGISTRIES, Wrong, World
-from .processes import Part, at_once
+from .processes import Part, at_once, discard
 
 TOKEN_AGE = 6 * 3600  # seconds after which the nodes' ECR token is fetched anew; it lives twelve hours
 
@@ -118,12 +117,12 @@ class Keeper:
         }  # fmt: skip
 
     def reset(self) -> dict[str, Any]:
-        """An account in which nothing was ever made. Images and what the upstream registries hold stay."""
+        """An account in which nothing was ever made. What the upstream registries hold stays."""
         self.nodes.kill()
         again = [part for part in self.others if part.name in ("aws", "hub", "ecr")]
         at_once(self.cluster.wipe, *(part.stop for part in again))
         for folder in ("ecr", "shared"):
-            shutil.rmtree(INSIDE / folder, ignore_errors=True)
+            discard(INSIDE / folder)
             (INSIDE / folder).mkdir()
         for name in ("journal.jsonl", "audit.log"):
             (INSIDE / name).unlink(missing_ok=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import threading
 import time
@@ -14,7 +13,7 @@ from typing import Any
 
 from . import devices, hardware, kube, parts
 from .paths import BIN, CACHE, INSIDE, REGION, SANDBOX, Wrong, World
-from .processes import Part, at_once
+from .processes import Part, at_once, discard
 
 EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 # What has to run on a node before it shows a device or mounts a file system, by the image that brings it.
@@ -97,26 +96,26 @@ class Nodes:
     def _remove(self, group: str, names: list[str]) -> None:
         at_once(*(lambda name=name: drain(name) for name in names))
         for name in names:
-            self._end(self.groups[group][name])
+            self._end(self.groups[group][name], patience=2)
             kube.delete(f"/api/v1/nodes/{name}")
             with self.lock:
                 self.groups[group].pop(name, None)
                 self.numbers.pop(name, None)
 
-    def _end(self, part: Part) -> None:
+    def _end(self, part: Part, patience: float) -> None:
         """The process with its pods; what they leave behind in the world's network too."""
-        part.stop(2)
+        part.stop(patience)
         root = INSIDE / "n" / str(self.numbers[part.name])
         for sandbox in (root / "c" / "sandboxes").glob("*"):
             subprocess.run(["ip", "netns", "del", f"p{sandbox.name[:12]}"], capture_output=True)
         unmount_below(str(root))
-        shutil.rmtree(root, ignore_errors=True)
+        discard(root)
 
     def kill(self) -> None:
         """All of them, at once, without a word to the cluster."""
         with self.lock:
             gone = [part for group in self.groups.values() for part in group.values()]
-            at_once(*(lambda part=part: self._end(part) for part in gone))
+            at_once(*(lambda part=part: self._end(part, 0) for part in gone))
             self.groups.clear()
             self.numbers.clear()
 

@@ -28,6 +28,15 @@ def tail(path: Path, lines: int = LAST_LINES) -> str:
         return str(problem)
 
 
+def discard(path: Path) -> None:
+    """Out of the way at once; the deletion itself goes on by itself."""
+    if path.exists():
+        aside = path.parent.joinpath("trash", f"{path.name}-{time.monotonic_ns()}")
+        aside.parent.mkdir(exist_ok=True)
+        path.rename(aside)
+        subprocess.Popen(["nice", "rm", "-rf", str(aside)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
 def answers(url: str) -> Callable[[], bool]:
     """Ready once this address answers with anything but an error of the server."""
 
