@@ -13,6 +13,8 @@ pub(super) enum Rule {
         pattern: &'static str,
         allowed: &'static str,
     },
+    /// Of the deployment.
+    Name,
     /// A private IPv4 network.
     Cidr,
     /// An HTTP address without a query.
@@ -32,18 +34,15 @@ pub(super) enum Rule {
 
 /// The cluster is called as the deployment, and stacks, repositories and node groups begin with it, so that the strictest rule of them all holds:
 /// ECR's (lowercase, no two dashes together), a stack's (begins with a letter), and 63 characters for the longest derived label.
-const NAME: Rule = Rule::Text {
-    pattern: "[a-z](?:-?[a-z0-9]){0,39}",
-    allowed: "lowercase letters, digits and single dashes, beginning with a letter and ending with a letter or digit, at most 40 characters \
-              (EKS clusters, CloudFormation stacks and ECR repositories are called by it)",
-};
+const NAME_PATTERN: &str = "[a-z](?:-?[a-z0-9])*";
+const NAME_LONGEST: usize = 40;
 const CATALOGUE: Rule = Rule::Text { pattern: "[A-Za-z0-9._-]+", allowed: "the name of a catalogue file" };
 const TEXT: Rule = Rule::Text { pattern: "[A-Za-z0-9._-]*", allowed: "a name" };
 
 /// The rule of a setting, by its key.
 pub(super) fn rule(key: &str) -> Rule {
     match key {
-        "name" => NAME,
+        "name" => Rule::Name,
         "region" => Rule::Text { pattern: "|[a-z]{2,3}(?:-[a-z]+)+-[0-9]+", allowed: "a region such as us-east-2, or nothing" },
         "instance" | "system.instance" | "model" | "precision" => CATALOGUE,
         "network.cidr" => Rule::Cidr,
@@ -81,6 +80,10 @@ impl Rule {
     pub(super) fn allowed(self) -> String {
         match self {
             Self::Text { allowed, .. } => allowed.into(),
+            Self::Name => format!(
+                "lowercase letters, digits and single dashes, beginning with a letter and ending with a letter or digit, at most {NAME_LONGEST} characters \
+                 (EKS clusters, CloudFormation stacks and ECR repositories are called by it)"
+            ),
             Self::Cidr => "a private IPv4 network of /16 to /20 such as 10.180.0.0/16, outside 172.17.0.0/16 (which nodes use themselves)".into(),
             Self::Url => "an address such as https://huggingface.co".into(),
             Self::Whole { min, max } => format!("a whole number from {min} to {max}"),
@@ -93,7 +96,8 @@ impl Rule {
     /// Is this value allowed?
     pub(super) fn takes(self, value: &toml::Value) -> bool {
         match (self, value) {
-            (Self::Text { pattern, .. }, toml::Value::String(text)) => Regex::new(&format!("^(?:{pattern})$")).is_ok_and(|pattern| pattern.is_match(text)),
+            (Self::Text { pattern, .. }, toml::Value::String(text)) => matches_whole(pattern, text),
+            (Self::Name, toml::Value::String(text)) => text.len() <= NAME_LONGEST && matches_whole(NAME_PATTERN, text),
             (Self::Cidr, toml::Value::String(text)) => private_network(text),
             (Self::Url, toml::Value::String(text)) => reqwest::Url::parse(text)
                 .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none() && url.username().is_empty() && url.password().is_none()),
@@ -109,6 +113,7 @@ impl Rule {
     pub(super) fn schema(self) -> Value {
         match self {
             Self::Text { pattern, .. } => json!({"type": "string", "pattern": format!("^(?:{pattern})$")}),
+            Self::Name => json!({"type": "string", "pattern": format!("^{NAME_PATTERN}$"), "maxLength": NAME_LONGEST}),
             Self::Cidr => json!({"type": "string", "pattern": "^[0-9.]+/(?:1[6-9]|20)$"}),
             Self::Url => json!({"type": "string", "format": "uri"}),
             Self::Whole { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
@@ -117,6 +122,10 @@ impl Rule {
             Self::Number { min, max } => json!({"type": "number", "minimum": min, "maximum": max}),
         }
     }
+}
+
+fn matches_whole(pattern: &str, text: &str) -> bool {
+    Regex::new(&format!("^(?:{pattern})$")).is_ok_and(|pattern| pattern.is_match(text))
 }
 
 /// A VPC takes /16 to /28; below /20 the subnets would be too small for EFA nodes. Nodes' own bridge is 172.17.0.0/16 (EKS guide, network requirements).
@@ -142,7 +151,7 @@ mod tests {
         for name in ["nemo", "a", "nemo-2", "n3", &"a".repeat(40)] {
             assert!(rule("name").takes(&text(name)), "{name}");
         }
-        for name in ["", "Nemo", "2nemo", "-nemo", "nemo-", "ne--mo", "ne_mo", "ne.mo", "nemo/x", "némo", "nemo\n", &"a".repeat(41)] {
+        for name in ["", "Nemo", "2nemo", "-nemo", "nemo-", "ne--mo", "ne_mo", "ne.mo", "nemo/x", "némo", "nemo\n", &"a".repeat(41), &format!("a{}", "-a".repeat(20))] {
             assert!(!rule("name").takes(&text(name)), "{name}");
         }
     }

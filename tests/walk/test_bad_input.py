@@ -157,3 +157,9 @@ def test_config_show_tells_where_each_value_is_from(world: World) -> None:
 def test_config_init_never_writes_over_a_file(world: World) -> None:
     refused(world, CONFLICT, "config", "init")
     assert (world.folder / "nemo.toml").read_text() == SETTINGS
+
+
+def test_no_region_at_all(world: World) -> None:
+    done = world.exec("env", "-u", "AWS_REGION", BIN, "check")
+    assert done.returncode == CONFIG, done.stdout + done.stderr
+    assert "no region is set" in done.stderr and "--region" in done.stderr
