@@ -78,6 +78,7 @@ def test_exec_is_the_command(world, tmp_path):
     done = inside(world, "sh", "-c", "pwd; cat; echo oops >&2; exit 7", cwd=tmp_path, input="through")
     assert (done.returncode, done.stdout, done.stderr) == (7, f"{tmp_path}\nthrough", "oops\n")
     assert inside(world, "curl", "-sf", "http://aws.sandbox:5005/_sandbox/health").stdout == '{"ok": true}'
+    assert inside(world, "sh", "-c", "readlink /proc/self/exe").stdout.strip().endswith("readlink"), "/proc is the machine's"
     assert "KUBECONFIG" not in inside(world, "env").stdout
 
 
