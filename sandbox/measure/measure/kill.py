@@ -38,8 +38,8 @@ def say(text: str) -> None:
 class Killer:
     """One deployment that is killed until no point is left."""
 
-    def __init__(self, nemo: Nemo, choice: Every | OneInEachStep, progress: Path) -> None:
-        self.nemo, self.choice, self.progress = nemo, choice, progress
+    def __init__(self, nemo: Nemo, choice: Every | OneInEachStep, progress: Path, words: list[str]) -> None:
+        self.nemo, self.choice, self.progress, self.up = nemo, choice, progress, ["up", "--yes", "--output", "json", *words]
         self.process: subprocess.Popen[bytes] | None = None
         self.dying, self.kills = False, list[str]()
         self._lock = threading.Lock()
@@ -95,7 +95,7 @@ class Killer:
         before, log = len(self.kills), (self.nemo.folder / "nemo.stderr").open("wb")
         with self._lock:
             self.dying = False
-            self.process = self.nemo.start("up", "--yes", "--output", "json", errors=log)
+            self.process = self.nemo.start(*self.up, errors=log)
         end = time.monotonic() + limit
         while self.process.poll() is None:
             if time.monotonic() > end:
@@ -103,6 +103,8 @@ class Killer:
                 raise SystemExit(f"nemo up did not end within {limit:.0f} s; it was killed before at: {self.kills[-1:]}\n{self.words()}")
             self.look()
             time.sleep(0.02)
+        if self.dying:
+            self.look()  # what was on its way when `nemo` was killed has been done by now, and nobody was told
         self.free()
         log.close()
         self.save()
@@ -110,13 +112,22 @@ class Killer:
 
     def look(self) -> None:
         """Held writes: each is a point; whoever is not killed there is let go."""
-        held = {row["request"]: aws_point(row) for row in aws("GET", "/held")["waiting"]}
-        for request, point in held.items():
-            if not self.at(point):
-                aws("POST", "/release", {"which": request})
-        for number, write in list(self.gate.waiting.items()):
-            if not self.at(kube_point(write.method, write.path)):
-                self.gate.release(number)
+        held = [(aws_point(row), row["request"]) for row in aws("GET", "/held")["waiting"]]
+        held += [(kube_point(write.method, write.path), number) for number, write in list(self.gate.waiting.items())]
+        for point, which in held:
+            if self.dying:
+                self.with_it(point)
+            elif self.at(point):
+                continue
+            elif isinstance(which, int):
+                self.gate.release(which)
+            else:
+                aws("POST", "/release", {"which": which})
+
+    def with_it(self, point: str) -> None:
+        """What was done and not answered when `nemo` was killed at another point."""
+        if self.choice.choose(point):
+            self.kills.append(point)
 
     def free(self) -> None:
         aws("DELETE", "/faults?id=kill")
@@ -129,11 +140,12 @@ class Killer:
 
     def walk(self, minutes: float) -> None:
         """Until a start ends by itself with nothing left to kill."""
-        end = time.monotonic() + minutes * 60
+        end, said = time.monotonic() + minutes * 60, len(self.kills)
         while time.monotonic() < end:
             code = self.once(900)
             if code is None:
-                say(f"{len(self.kills)} killed at: {self.kills[-1]}")
+                say(f"{len(self.kills)} killed at: " + ", ".join(self.kills[said:]))
+                said = len(self.kills)
             elif code:
                 raise SystemExit(f"nemo up ended with {code} after it was killed at: {self.kills[-1] if self.kills else 'nothing'}\n{self.words()}")
             else:
@@ -160,10 +172,10 @@ def twice(killer: Killer) -> list[str]:
     return [f"{what} was made {count} times" for what, count in sorted(found.items())]
 
 
-def writes_again(nemo: Nemo) -> list[str]:
+def writes_again(nemo: Nemo, words: list[str]) -> list[str]:
     """One more walk has nothing to do."""
     mark, (_, offset) = last_call(), kube_writes(RUN / "audit.log")
-    nemo.up()
+    nemo.up(*words)
     found = {**aws_writes(mark), **kube_writes(RUN / "audit.log", offset)[0]}
     return [f"a walk with nothing to do wrote: {what} x{count}" for what, count in found.items()]
 
@@ -173,18 +185,20 @@ def main() -> None:
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--minutes", type=float, default=150)
+    parser.add_argument("--to", help="only as far as this step")
     args = parser.parse_args()
+    words = ["--to", args.to] if args.to else []
     folder = Path(os.environ["KILL_FOLDER"])
     folder.mkdir(parents=True, exist_ok=True)
     aws("POST", "/endpoint", {"eks": f"https://{NEAR_API[0]}:{NEAR_API[1]}"})
     nemo = Nemo(Path(os.environ["NEMO"]), folder, speed())
     choice = Every() if args.all else OneInEachStep(args.seed)
     say("every point once" if args.all else f"once in each step, seed {args.seed}")
-    killer = Killer(nemo, choice, folder / "progress.json")
+    killer = Killer(nemo, choice, folder / "progress.json", words)
     began = time.monotonic()
     killer.walk(args.minutes)
-    wrong = twice(killer) + writes_again(nemo)
-    wrong += [f"{step} was never killed: it noted nothing" for step in choice.left()]
+    wrong = twice(killer) + writes_again(nemo, words)
+    wrong += [f"{step} was never killed" for step in choice.left() if step in read(nemo.state)]
     for line in wrong:
         print(line)
     points = len(choice.killed)
