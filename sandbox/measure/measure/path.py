@@ -16,29 +16,29 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "stack roles": (),
     "stack nat": ("stack network",),
     "cluster": ("stack network", "stack roles"),
-    "access": ("cluster",),
     "stack gpu-nodes": ("stack network", "cluster"),
     "node group system": ("cluster", "stack nat"),
     "node group gpu": ("cluster", "stack nat", "stack gpu-nodes"),
-    "add-ons": ("cluster",),
+    "add-ons": ("node group system",),
     "file system": ("stack network",),
     "images": (),
-    "pods platform": ("node group system", "add-ons"),
+    "pods platform": ("node group system",),
     "pods weights": ("node group system", "add-ons", "file system"),
     "pods serve": ("pods weights", "pods platform", "node group gpu"),
     "pods test": ("pods serve",),
     "pods bench": ("pods serve", "pods test"),
 }
+# Add-ons that every node runs: a node is not Ready without them, so they are in its node group's time and in nobody else's.
+ON_EVERY_NODE = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 STEPS: dict[str, str] = {
     "stack network": "network",
     "stack roles": "network",
     "stack nat": "network",
     "cluster": "cluster",
-    "access": "cluster",
     "stack gpu-nodes": "gpu-nodes",
     "node group system": "system-nodes",
     "node group gpu": "gpu-nodes",
-    "add-ons": "system-nodes",
+    "add-ons": "platform",
     "file system": "filesystem",
     "images": "images",
     "pods platform": "platform",
@@ -69,7 +69,9 @@ def part_of_row(row: dict[str, object]) -> str | None:
         return f"stack {found.group(1)}" if found else None
     if operation == "CreateNodegroup":
         return "node group gpu" if "gpu" in resource.split(":nodegroup/")[-1] else "node group system"
-    return {"CreateCluster": "cluster", "CreateAddon": "add-ons", "CreateFileSystem": "file system"}.get(operation)
+    if operation == "CreateAddon":
+        return None if any(f"/{name}/" in resource for name in ON_EVERY_NODE) else "add-ons"
+    return {"CreateCluster": "cluster", "CreateFileSystem": "file system"}.get(operation)
 
 
 def from_timeline(rows: Iterable[dict[str, object]]) -> list[Interval]:

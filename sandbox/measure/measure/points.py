@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from .path import ON_EVERY_NODE
+
 STEPS = (
     "network",
     "cluster",
@@ -43,7 +45,7 @@ def step_of(point: str) -> str:
     if service == "eks":
         if operation == "CreateNodegroup":
             return "gpu-nodes" if "gpu" in target.split("nodegroupName=")[-1] else "system-nodes"
-        return "system-nodes" if "Addon" in operation else "cluster"
+        return "platform" if "Addon" in operation and not any(f"addonName={name}" in target for name in ON_EVERY_NODE) else "cluster"
     if service in ("ecr", "registry"):
         return "images"
     if service == "fsx":
@@ -53,7 +55,7 @@ def step_of(point: str) -> str:
     if "persistentvolume" in target:
         return "storage"
     named = next((step for step in ("weights", "bench", "serve", "test") if re.search(rf"[/-]{step}\b|\b{step}[-/]", target)), "")
-    return named or ("serve" if "/deployments/" in target and "plugin" not in target else "platform")
+    return named or ("serve" if re.search(r"/(frontend|vllm-worker|dynamo)\b", target) else "platform")
 
 
 @dataclass

@@ -17,13 +17,14 @@ def test_every_call_belongs_to_a_step() -> None:
         "eks CreateCluster /clusters,name=nemo": "cluster",
         "eks CreateNodegroup /clusters/nemo/node-groups,nodegroupName=nemo-gpu": "gpu-nodes",
         "eks CreateNodegroup /clusters/nemo/node-groups,nodegroupName=nemo-system": "system-nodes",
-        "eks CreateAddon /clusters/nemo/addons,addonName=coredns": "system-nodes",
+        "eks CreateAddon /clusters/nemo/addons,addonName=coredns": "platform",
+        "eks CreateAddon /clusters/nemo/addons,addonName=vpc-cni": "cluster",
         "fsx CreateFileSystem": "filesystem",
         "registry PUT manifests /v2/nemo/agent/manifests/1": "images",
         "kubernetes PATCH /api/v1/persistentvolumes/nemo-weights": "storage",
         "kubernetes PATCH /apis/batch/v1/namespaces/nemo/jobs/nemo-weights": "weights",
         "kubernetes PATCH /apis/batch/v1/namespaces/nemo/jobs/bench-1": "bench",
-        "kubernetes PATCH /apis/apps/v1/namespaces/nemo/deployments/nemo-frontend": "serve",
+        "kubernetes PATCH /apis/apps/v1/namespaces/nemo/deployments/frontend": "serve",
         "kubernetes PATCH /apis/batch/v1/namespaces/nemo-system/jobs/helm-lws": "platform",
     }
     assert {point: step_of(point) for point in known} == known
