@@ -2,6 +2,8 @@
 
 pub mod bench;
 mod bench_job;
+#[cfg(test)]
+mod bench_test;
 mod cidr;
 pub mod cluster;
 pub mod facts;
