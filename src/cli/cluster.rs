@@ -4,10 +4,12 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::{Global, Session, Settings};
+use super::up::{self, Selection};
+use super::{Global, Session, Settings, cleanup, status};
 use crate::aws::{Aws, Token};
 use crate::config;
 use crate::engine::clock;
+use crate::engine::step::StepId;
 use crate::error::{Failure, Kind, fail};
 use crate::k8s::kubeconfig;
 use crate::steps::facts::ClusterFacts;
@@ -21,15 +23,36 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// Make network, control plane, system nodes and GPU nodes
+    Create {
+        #[command(flatten)]
+        settings: Settings,
+        #[command(flatten)]
+        go: up::Go,
+    },
+    /// Show the state of network, control plane and nodes, and what they cost
+    Status,
+    /// Remove the control plane, its nodes and all that stands on them; network, images and file system stay
+    Delete {
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
     /// Print a token for the cluster, as kubectl asks for it through the kubeconfig entry
     Token,
 }
 
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     match args.command {
+        Command::Create { settings, go } => up::go(global, &settings, &go, Selection::Only(STEPS.into())).await,
+        Command::Status => status::show(global, &Settings::default(), &STEPS).await,
+        Command::Delete { yes } => cleanup::run(cleanup::Args { from: Some(StepId::Cluster), yes }, global).await,
         Command::Token => token(global).await,
     }
 }
+
+/// What `nemo cluster` is about.
+const STEPS: [StepId; 4] = [StepId::Network, StepId::Cluster, StepId::SystemNodes, StepId::GpuNodes];
 
 /// The answer to kubectl: an ExecCredential. It holds a secret, and printing it is what the command is for.
 struct Credential(Value);

@@ -58,11 +58,16 @@ impl fmt::Display for Answer {
 }
 
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
-    let session = Session::open(global, &args.settings, Access::Read).await?;
+    show(global, &args.settings, &StepId::ALL).await
+}
+
+/// The state of these steps.
+pub async fn show(global: &Global, settings: &Settings, steps: &[StepId]) -> Result<(), Failure> {
+    let session = Session::open(global, settings, Access::Read).await?;
     let pins = session.pins()?.unwrap_or_default();
     let account = session.noted.as_ref().map(|state| state.account.clone()).unwrap_or_default();
     let (_, mut walk) = session.walk(pins, &account)?;
-    let all = StepId::ALL.into();
+    let all = steps.iter().copied().collect();
     let (plan, others) = tokio::join!(walk.plan(&all), aws::tagging::deployments(&session.aws));
     let (plan, others) = (plan?, others.map_err(anyhow::Error::new)?);
     let exists = walk.existing(all, Duration::from_secs(30)).await;
