@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 /// What kind of failure it is; its number is the exit code of the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A defect of `nemo`.

@@ -27,7 +27,7 @@ pub struct Args {
 
 /// The answer of `nemo cleanup`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
-struct Answer {
+pub(super) struct Answer {
     kind: &'static str,
     deployment: String,
     removed: Vec<Resource>,

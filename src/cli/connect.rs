@@ -21,7 +21,7 @@ pub struct Args {
 
 /// The answer of `nemo connect`, given once the port is open.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
-struct Answer {
+pub(super) struct Answer {
     kind: &'static str,
     url: String,
     model: String,

@@ -11,6 +11,8 @@ mod config;
 mod connect;
 mod plan;
 mod render;
+#[cfg(test)]
+mod schemas;
 mod session;
 mod status;
 mod test;

@@ -25,7 +25,7 @@ pub struct Args {
 
 /// The plan as an answer.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
-struct Answer {
+pub(super) struct Answer {
     kind: &'static str,
     deployment: String,
     plan: Vec<Planned>,

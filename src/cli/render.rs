@@ -25,7 +25,7 @@ pub struct Args {
 
 /// The answer of `nemo render`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
-struct Answer {
+pub(super) struct Answer {
     kind: &'static str,
     files: Vec<File>,
 }

@@ -20,7 +20,7 @@ pub struct Args {
 
 /// The answer of `nemo status`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
-struct Answer {
+pub(super) struct Answer {
     kind: &'static str,
     deployment: String,
     /// False when there are no notes here: what follows was found by tags.

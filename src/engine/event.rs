@@ -10,7 +10,7 @@ use super::step::{StepId, Unit};
 use crate::error::{Failure, Resource};
 
 /// Something that happened, as `--output json` and the run log write it: one a line.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Event {
     pub at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -20,7 +20,7 @@ pub struct Event {
 }
 
 /// What happened.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum EventKind {
     /// The plan, before anything is done.
@@ -46,7 +46,7 @@ pub enum EventKind {
 }
 
 /// A failure as JSON shows it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct FailureShown {
     pub kind: crate::error::Kind,
     pub exit_code: u8,

@@ -2,12 +2,21 @@
 
 use std::io::Write;
 
+use serde::Serialize;
+
 use crate::engine::event::FailureShown;
 use crate::error::Failure;
 
+/// The last line of JSON when a command did not work.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub struct Failed {
+    kind: &'static str,
+    failure: FailureShown,
+}
+
 /// Prints a failure as the last line of JSON.
 pub fn failure_json(failure: &Failure) {
-    super::json_line(&serde_json::json!({ "kind": "failure", "failure": FailureShown::from(failure) }));
+    super::json_line(&Failed { kind: "failure", failure: failure.into() });
 }
 
 /// Prints a failure to stderr.

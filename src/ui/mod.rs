@@ -13,7 +13,7 @@ use std::io::IsTerminal;
 
 pub use answer::{answer, json_line, say};
 pub use ask::confirm;
-pub use failure::{failure, failure_json};
+pub use failure::{Failed, failure, failure_json};
 pub use listen::{Listening, listen};
 pub use plan::{plan, resources};
 
