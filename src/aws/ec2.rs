@@ -108,7 +108,9 @@ impl Ec2 {
                 let cpu = instance.cpu_options();
                 let vcpus = cpu.and_then(|cpu| Some(cpu.core_count()? * cpu.threads_per_core()?)).unwrap_or_default();
                 let type_name = instance.instance_type().map(|kind| kind.as_str().to_owned()).unwrap_or_default();
-                found.push(Running { type_name, vcpus: whole(vcpus), deployment: tag(instance.tags(), TAG_DEPLOYMENT) });
+                // A node group without a launch template marks its instances by the cluster's name, which is the deployment's.
+                let deployment = tag(instance.tags(), TAG_DEPLOYMENT).or_else(|| tag(instance.tags(), "eks:cluster-name"));
+                found.push(Running { type_name, vcpus: whole(vcpus), deployment });
             }
         }
         Ok(found)

@@ -37,8 +37,8 @@ pub(super) async fn access(hub: &Hub, spec: &Spec, pins: Option<&Pins>, there_is
         Ok(weights) => weights,
         Err(error) => return (refused(&question, &error, spec, there_is_a_token), None),
     };
-    // Any file tells; the smallest costs least.
-    let Some(file) = weights.files.iter().min_by_key(|file| file.size) else {
+    // The configuration is kept back like the weights where a README may be open; and it is no large file, which would be elsewhere.
+    let Some(file) = weights.files.iter().min_by_key(|file| (file.path != "config.json", file.size)) else {
         return (question.red(Kind::Config, format!("{repository} holds no files at {}", weights.revision), "check the repository's name in configs/models/"), None);
     };
     match hub.may_read(repository, &weights.revision, &file.path).await {

@@ -127,7 +127,7 @@ impl fmt::Display for Report {
             }
         }
         if !self.unverified.is_empty() {
-            writeln!(f, "\nFigures in use that nobody has read at a source (unverified): {}", self.unverified.join(", "))?;
+            writeln!(f, "\nFigures in use that nobody has read at a source (unverified):\n  {}", self.unverified.join("\n  "))?;
         }
         Ok(())
     }
@@ -174,7 +174,8 @@ warn     price        no price
                       → --price
 skipped  names        no credentials
 
-Figures in use that nobody has read at a source (unverified): x (1)
+Figures in use that nobody has read at a source (unverified):
+  x (1)
 ";
         assert_eq!(report().to_string(), table);
     }

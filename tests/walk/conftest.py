@@ -29,6 +29,7 @@ class World:
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.folder = name, folder
         self.run_folder = CACHE / "sandbox" / name
+        self.before = (0, 0)
         (folder / "home").mkdir()
         (folder / "nemo.toml").write_text(SETTINGS)
 

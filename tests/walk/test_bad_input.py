@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -17,11 +18,11 @@ USAGE, CONFIG, CREDENTIALS, CAPACITY, CONFLICT, REMOTE = 2, 10, 11, 12, 13, 15
 @pytest.fixture(autouse=True)
 def as_before(world: World) -> Iterator[None]:
     """Whatever a test writes down or breaks is put right again, and nothing of it may have made anything."""
-    before = world.marks()
+    world.before = world.marks()
     yield
     world.no_faults()
     (world.folder / "nemo.toml").write_text(SETTINGS)
-    assert world.writes(before) == []
+    assert world.writes(world.before) == []
 
 
 def refused(world: World, code: int, *args: str, **env: str) -> str:
@@ -160,6 +161,30 @@ def test_config_init_never_writes_over_a_file(world: World) -> None:
 
 
 def test_no_region_at_all(world: World) -> None:
-    done = world.exec("env", "-u", "AWS_REGION", BIN, "check")
+    done = world.exec("env", "-u", "AWS_REGION", "-u", "AWS_DEFAULT_REGION", BIN, "check")
     assert done.returncode == CONFIG, done.stdout + done.stderr
     assert "no region is set" in done.stderr and "--region" in done.stderr
+
+
+SOMEBODY_ELSE = """
+import boto3, json, time
+trust = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"Service": "eks.amazonaws.com"}, "Action": "sts:AssumeRole"}]}
+role = boto3.client("iam").create_role(RoleName="theirs", AssumeRolePolicyDocument=json.dumps(trust))["Role"]["Arn"]
+subnets = [subnet["SubnetId"] for subnet in boto3.client("ec2").describe_subnets()["Subnets"]][:2]
+eks = boto3.client("eks")
+while True:  # a new role cannot be used at once
+    try:
+        eks.create_cluster(name="taken", roleArn=role, resourcesVpcConfig={"subnetIds": subnets})
+        break
+    except eks.exceptions.InvalidParameterException:
+        time.sleep(0.1)
+"""
+
+
+def test_a_cluster_of_the_same_name_that_is_not_ours(world: World) -> None:
+    made = world.exec(sys.executable, "-c", SOMEBODY_ELSE, timeout=60)
+    assert made.returncode == 0, made.stderr
+    world.before = world.marks()
+    answer = verdicts(world, CONFLICT, "--name", "taken")["names"]
+    assert "cluster taken" in answer["answer"] and "--name" in answer["fix"]
+    assert "not ours" in refused(world, CONFLICT, "up", "--name", "taken", "--yes")
