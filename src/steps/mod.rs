@@ -14,6 +14,7 @@ mod mark;
 pub mod network;
 mod nodegroup;
 mod objects;
+pub mod platform;
 pub mod serve;
 mod served;
 mod stack;
@@ -82,6 +83,9 @@ pub fn all(deps: &Arc<Deps>) -> Vec<Arc<dyn Step>> {
         Arc::new(system_nodes::SystemNodes { deps: deps.clone() }),
         Arc::new(gpu_nodes::GpuNodes { deps: deps.clone() }),
         Arc::new(filesystem::Filesystem { deps: deps.clone() }),
+        Arc::new(platform::Platform { deps: deps.clone() }),
+        Arc::new(storage::Storage { deps: deps.clone() }),
+        Arc::new(serve::Serve { deps: deps.clone() }),
         Arc::new(test::Test { deps: deps.clone() }),
         Arc::new(bench::Bench { deps: deps.clone() }),
         Arc::new(images::Images { deps: deps.clone() }),
