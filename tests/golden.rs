@@ -6,69 +6,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use nemo::k8s::{Document, Owner};
-use nemo::render::{Bench, Rendered, SHARED, Serving, Storage, bench, serving, storage};
 use serde_json::Value;
 
-fn values() -> Serving {
-    Serving {
-        namespace: "nemo".into(),
-        dynamo_namespace: "nemo".into(),
-        frontend: "frontend",
-        worker: "vllm-worker",
-        port: 8000,
-        replicas: 1,
-        image: "123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/vllm-runtime@sha256:00000000000000000000000000000000000000000000000000000000000000aa".into(),
-        instance_type: "p5en.48xlarge".into(),
-        gpus: 8,
-        efa: 16,
-        claim: "shared".into(),
-        model_path: "models/nvidia/NVIDIA-Nemotron-3.5-Super-VL-120B-A12B-BF16/0123456789abcdef0123456789abcdef01234567".into(),
-        served_model_name: "nvidia/NVIDIA-Nemotron-3.5-Super-VL-120B-A12B-BF16".into(),
-        tensor_parallel_size: 8,
-        max_model_len: 262_144,
-        gpu_memory_utilization: 0.9,
-        image_limit: r#"{"image":8}"#.into(),
-        mamba_ssm_cache_dtype: "float32".into(),
-        reasoning_parser: "nemotron_v3".into(),
-        dyn_reasoning_parser: "nemotron3".into(),
-        dyn_tool_call_parser: "qwen3_coder".into(),
-        weights_gb: 227,
-        read_mb_s: 292,
-        engine_start_s: 900,
-        startup_s: 2454,
-        startup_failures: 491,
-    }
-}
+#[path = "golden/documents.rs"]
+mod documents;
 
-fn everything() -> Vec<Rendered> {
-    let mut files = storage(&Storage {
-        namespace: "nemo".into(),
-        volume: "nemo-shared".into(),
-        claim: "shared".into(),
-        capacity_gib: 1200,
-        file_system_id: "fs-0123456789abcdef0".into(),
-        dns_name: "fs-0123456789abcdef0.fsx.us-east-2.amazonaws.com".into(),
-        mount_name: "y".into(),
-    })
-    .unwrap();
-    files.extend(serving(&values()).unwrap());
-    let job = Bench {
-        namespace: "nemo".into(),
-        name: "bench-0123456789abcdef".into(),
-        agent_image: "123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/agent@sha256:00000000000000000000000000000000000000000000000000000000000000bb".into(),
-        runtime_image: values().image,
-        claim: "shared".into(),
-        shared: SHARED,
-        plan: r#"{"run": "0123456789abcdef"}"#.into(),
-    };
-    files.extend(bench(&job).unwrap());
-    files
-}
+use documents::{everything, values_of};
+
+/// All that helm gets values for.
+const CHARTS: [&str; 4] = ["lws", "nvidia-device-plugin", "aws-efa-k8s-device-plugin", "dynamo-platform"];
 
 #[test]
 fn documents_are_as_in_the_golden_folder() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/p5en.48xlarge-bf16");
-    for rendered in everything() {
+    for rendered in everything().into_iter().chain(CHARTS.map(values_of)) {
         let path = folder.join(rendered.file);
         if std::env::var_os("NEMO_GOLDEN").is_some() {
             std::fs::create_dir_all(&folder).unwrap();

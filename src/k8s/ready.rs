@@ -96,6 +96,11 @@ pub async fn job(client: &Client, namespace: &str, name: &str) -> Result<Readine
         let last = last_words(client, namespace, &selector).await?;
         return Ok(Readiness::Failed(format!("{why}{last}")));
     }
+    let failed = status.failed.unwrap_or(0);
+    if active == 0 && failed > 0 {
+        let last = last_words(client, namespace, &selector).await?;
+        return Ok(Readiness::Waiting(format!("{failed} pods failed, another is to come{last}")));
+    }
     Ok(match pods(client, namespace, &selector, &format!("{active} pods at work, {succeeded} done")).await? {
         // The Job itself says when it has given up: until then it makes another pod.
         Readiness::Failed(why) => Readiness::Waiting(why),
@@ -131,7 +136,9 @@ async fn pods(client: &Client, namespace: &str, selector: &LabelSelector, counts
     let name = pod.name_any();
     Ok(match why(pod) {
         Why::Crash { status, restarts } => {
-            let lines = container(namespace, pod, status).last_lines(client, LINES, true).await?;
+            // Between two runs the log of the last one is the previous one's.
+            let between = status.state.as_ref().is_some_and(|state| state.waiting.is_some());
+            let lines = container(namespace, pod, status).last_lines(client, LINES, between).await?;
             let words = format!("pod {name} crashes ({}, {restarts} restarts){}", exit(status), quoted(&lines));
             if restarts >= RESTARTS { Readiness::Failed(words) } else { Readiness::Waiting(words) }
         }
