@@ -105,7 +105,7 @@ fn the_file_system_holds_the_larger_of_catalogue_and_hub() {
         ("0", 1, Verdict::Ok, "1200 GiB"),
         ("0", 1000, Verdict::Ok, "2400 GiB"),
         ("1200", 1000, Verdict::Warn, "little room"),
-        ("1200", 2000, Verdict::Red, "do not fit"),
+        ("1200", 2000, Verdict::Red, "do not hold"),
         ("4800", 2000, Verdict::Ok, "4800 GiB"),
     ] {
         let answered = filesystem::size(&spec(&[("storage.capacity_gib", gib)]), Some(&pin(gb)));
