@@ -16,8 +16,10 @@ const INPUT: f64 = 0.1;
 const TEMPLATE_TOKENS: f64 = 100.0;
 /// The share of the asked concurrency that must have been reached at some time.
 const CONCURRENCY: f64 = 0.9;
-/// Median delay inside the client, in milliseconds: past 70 % of its CPU aiperf's own queueing (81 ms seen) enters the latencies; 1 to 5 ms are usual.
+/// Median delay inside the client: past 70 % of its CPU aiperf's own queueing enters the latencies (81 ms of delay beside answers of 58 ms were
+/// seen). 1 to 5 ms are usual; beside long answers a little more does no harm.
 const CLIENT_MS: f64 = 50.0;
+const CLIENT_SHARE: f64 = 0.1;
 
 /// One question about a run, answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -42,6 +44,7 @@ pub fn checks(load: &Load, launched_ns: u64, records: &Records, summary: &Summar
     let input = numbers.input_tokens.as_ref().map_or(0.0, |tokens| tokens.avg);
     let wanted = f64::from(load.isl);
     let delay = numbers.client_delay_ms.as_ref().map_or(0.0, |delay| delay.p50);
+    let patience = CLIENT_MS.max(CLIENT_SHARE * numbers.latency_ms.as_ref().map_or(0.0, |latency| latency.p50));
     let disagreements = summary.disagreements(numbers);
     vec![
         check("version", summary.version_known(), format!("aiperf {}; known are {}", summary.version, KNOWN_VERSIONS.join(" and "))),
@@ -62,7 +65,7 @@ pub fn checks(load: &Load, launched_ns: u64, records: &Records, summary: &Summar
             format!("{input:.0} tokens a prompt on average, {} asked", load.isl),
         ),
         check("concurrency", in_flight as f64 >= (CONCURRENCY * f64::from(load.concurrency)).floor(), format!("{in_flight} requests at once, {} asked", load.concurrency)),
-        check("client", delay <= CLIENT_MS, format!("half of the requests waited more than {delay:.1} ms inside aiperf")),
+        check("client", delay <= patience, format!("half of the requests waited more than {delay:.1} ms inside aiperf")),
         check("cross-check", disagreements.is_empty(), if disagreements.is_empty() { "records and summary agree".into() } else { disagreements.join("; ") }),
     ]
 }

@@ -6,7 +6,7 @@ use crate::engine::step::StepId;
 use crate::error::Failure;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The load is in the settings bench.*: nemo bench --set bench.concurrency=32 --set bench.requests=320")]
+#[command(after_help = "The load is in the settings bench.*: nemo bench --set bench.concurrency=32 --set bench.requests=320\nAnother seed measures again: --set bench.seed=43")]
 pub struct Args {
     #[command(flatten)]
     settings: Settings,

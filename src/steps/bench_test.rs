@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Deps;
 use super::bench::Bench;
-use super::facts::{BenchFacts, ClusterFacts, ImagesFacts, ServeFacts, StorageFacts, Stored, WeightsFacts};
+use super::facts::{BenchFacts, ClusterFacts, ImagesFacts, ServeFacts, StorageFacts, Stored, TestFacts, WeightsFacts};
 use super::test::Test;
 use crate::aws::Aws;
 use crate::bench::plan::Plan as BenchPlan;
@@ -333,5 +333,26 @@ async fn removed_twice_is_fine_and_without_a_cluster_there_is_nothing() {
     }
     world.state.steps.remove(&StepId::Cluster);
     assert_eq!(world.walk(Pod::EndsWell).await.0, "create");
+    assert_eq!(world.writes(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_step_test_asks_again_when_what_serves_has_changed() {
+    let mut world = World::new();
+    let noted = |of: &str| table_of(&TestFacts { passed: vec!["chat".into()], of: of.into() }).unwrap();
+    for (noted, serves, verdict, why) in [
+        (None, true, "create", "it was made before and is gone"),
+        (Some(noted("other")), true, "update", "what serves has changed since it was tested"),
+        (Some(noted("other")), false, "create", "what it lives in is not there yet"),
+    ] {
+        world.state.steps.get_mut(&StepId::Test).unwrap().facts = noted.unwrap_or_default();
+        if !serves {
+            world.server.lock().unwrap().objects.remove(WORKER);
+        }
+        let (events, _listening) = Events::new();
+        let mut walk = Walk::new(steps(world.deps(Pod::EndsWell)), Place::new(world.folder.path(), "nemo"), world.state.clone(), events, CancellationToken::new());
+        let plan = walk.plan(&BTreeSet::from([StepId::Test])).await.unwrap();
+        assert_eq!((plan.planned[0].verdict.word(), plan.planned[0].verdict.why()), (verdict, why));
+    }
     assert_eq!(world.writes(), Vec::<String>::new());
 }
