@@ -120,7 +120,9 @@ pub fn inputs(global: &Global, settings: &Settings) -> Result<config::Inputs, Fa
         flags.push((key.to_owned(), value.to_owned()));
     }
     let working_folder = std::env::current_dir().context("finding the working folder")?;
-    Ok(config::Inputs { working_folder, file: global.config.clone(), env: std::env::vars().collect(), flags })
+    // `vars` would panic at a variable that is no UTF-8; such a one is no setting.
+    let env = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
+    Ok(config::Inputs { working_folder, file: global.config.clone(), env, flags })
 }
 
 /// `HF_TOKEN`, or the file where `hf auth login` puts it.
