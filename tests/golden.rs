@@ -10,6 +10,8 @@ use serde_json::Value;
 
 #[path = "golden/documents.rs"]
 mod documents;
+#[path = "golden/stacks.rs"]
+mod stacks;
 
 use documents::{everything, values_of};
 
@@ -19,7 +21,7 @@ const CHARTS: [&str; 4] = ["lws", "nvidia-device-plugin", "aws-efa-k8s-device-pl
 #[test]
 fn documents_are_as_in_the_golden_folder() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/p5en.48xlarge-bf16");
-    for rendered in everything().into_iter().chain(CHARTS.map(values_of)) {
+    for rendered in everything().into_iter().chain(CHARTS.map(values_of)).chain(stacks::stacks()) {
         let path = folder.join(rendered.file);
         if std::env::var_os("NEMO_GOLDEN").is_some() {
             std::fs::create_dir_all(&folder).unwrap();

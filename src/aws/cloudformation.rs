@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use aws_sdk_cloudformation::Client;
-use aws_sdk_cloudformation::types::{Capability, Tag};
+use aws_sdk_cloudformation::types::{Capability, ResourceStatus, StackResource, Tag};
 
 use super::{Answer, Aws};
 use crate::error::ServiceError;
@@ -63,13 +63,6 @@ pub struct Template {
     pub tags: BTreeMap<String, String>,
     /// Says that a repeated call is the same call.
     pub token: String,
-}
-
-/// How far a stack is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
-    pub done: u64,
-    pub known: u64,
 }
 
 /// The service, as far as it is used here.
@@ -148,18 +141,10 @@ impl CloudFormation {
     }
 
     /// How many of its resources are there.
-    pub async fn count(&self, stack: &str) -> Result<Counted, ServiceError> {
+    pub async fn count(&self, stack: &str) -> Result<u64, ServiceError> {
         let answer = self.0.describe_stack_resources().stack_name(stack).send().await.answer(SERVICE, "DescribeStackResources")?;
-        let rows = answer.stack_resources.unwrap_or_default();
-        let done = rows.iter().filter(|row| row.resource_status().is_some_and(|status| status.as_str().ends_with("_COMPLETE"))).count();
-        Ok(Counted { done: done as u64, known: rows.len() as u64 })
-    }
-
-    /// Logical names and ids of its resources of one type.
-    pub async fn resources(&self, stack: &str, kind: &str) -> Result<Vec<String>, ServiceError> {
-        let answer = self.0.describe_stack_resources().stack_name(stack).send().await.answer(SERVICE, "DescribeStackResources")?;
-        let rows = answer.stack_resources.unwrap_or_default();
-        Ok(rows.into_iter().filter(|row| row.resource_type() == Some(kind)).filter_map(|row| row.physical_resource_id).collect())
+        let there = |row: &&StackResource| row.resource_status() == Some(&ResourceStatus::CreateComplete) || row.resource_status() == Some(&ResourceStatus::UpdateComplete);
+        Ok(answer.stack_resources().iter().filter(there).count() as u64)
     }
 }
 

@@ -16,6 +16,9 @@ mod token;
 
 use anyhow::Context;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::{ConnectorBuilder, tls};
+use aws_smithy_runtime_api::client::http::SharedHttpClient;
 
 pub use error::{Answer, describe};
 pub use token::Token;
@@ -37,7 +40,8 @@ pub struct Aws {
 impl Aws {
     /// Loads credentials and region the way every AWS tool does. No call is made yet.
     pub async fn load(region: &str) -> anyhow::Result<Self> {
-        let mut loader = aws_config::defaults(BehaviorVersion::latest()).app_name(aws_config::AppName::new("nemo").context("the name is well-formed")?);
+        // One HTTP client for all services: each would else have connections and a TLS set-up of its own.
+        let mut loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http_client()).app_name(aws_config::AppName::new("nemo").context("the name is well-formed")?);
         if !region.is_empty() {
             loader = loader.region(Region::new(region.to_owned()));
         }
@@ -50,4 +54,17 @@ impl Aws {
             config.region().map(ToString::to_string).ok_or_else(|| fail(Kind::Config, "no region is set").hint("set AWS_REGION, region in nemo.toml, or --region us-east-2"))?;
         Ok(Self { region, config })
     }
+}
+
+/// As the SDK makes it when it is not told: rustls, proxies as the environment says.
+fn http_client() -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new().build_with_connector_fn(|settings, components| {
+        let mut connector = ConnectorBuilder::default().tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::AwsLc));
+        connector.set_connector_settings(settings.cloned());
+        if let Some(components) = components {
+            connector.set_sleep_impl(components.sleep_impl());
+        }
+        connector.set_proxy_config(Some(ProxyConfig::from_env()));
+        connector.build()
+    })
 }

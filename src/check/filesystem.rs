@@ -1,9 +1,8 @@
 //! The size of the file system, by FSx's rules.
 
 use super::report::{Answered, Question};
-use crate::config::{Spec, WeightsPin};
+use crate::config::{Spec, WeightsPin, capacity_gib};
 use crate::error::Kind;
-use crate::steps::filesystem::capacity_gib;
 
 /// `filesystem`: does it hold the weights? By the larger of what the catalogue and the hub say.
 pub(super) fn size(spec: &Spec, weights: Option<&WeightsPin>) -> Answered {

@@ -5,6 +5,7 @@ mod document;
 mod files;
 mod layers;
 mod load;
+mod lustre;
 mod nearest;
 mod pins;
 mod rules;
@@ -18,6 +19,7 @@ pub use catalogue::{ChartSource, Figure, ImageSource, Instance, Model, PlatformS
 pub use document::{sample, schema};
 pub use layers::{Layers, Origin, Setting};
 pub use load::{Inputs, load};
+pub use lustre::{capacity_gib, sold_gib};
 pub use nearest::nearest;
 pub use pins::{AddonPin, ChartPin, ImagePin, Pins, Prices, WeightFile, WeightsPin};
 pub use spec::{BenchSpec, GpuSpec, HubSpec, ImagesSpec, NetworkSpec, ServeSpec, Spec, StorageSpec, SystemSpec, WaitSpec, WeightsSpec};

@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 use regex::Regex;
 use serde_json::{Value, json};
 
+use super::lustre::sold_gib;
+
 /// What a setting allows.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rule {
@@ -103,7 +105,7 @@ impl Rule {
                 .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none() && url.username().is_empty() && url.password().is_none()),
             (Self::Whole { min, max }, toml::Value::Integer(number)) => (min..=max).contains(number),
             (Self::OneOf(values), toml::Value::Integer(number)) => values.contains(number),
-            (Self::Capacity, toml::Value::Integer(gib)) => matches!(gib, 0 | 1200) || (*gib > 0 && gib % 2400 == 0 && *gib <= i64::from(u32::MAX)),
+            (Self::Capacity, toml::Value::Integer(gib)) => *gib == 0 || u64::try_from(*gib).is_ok_and(|gib| gib <= u64::from(u32::MAX) && sold_gib(gib) == gib),
             (Self::Number { min, max }, toml::Value::Float(number)) => (min..=max).contains(number),
             _ => false,
         }

@@ -9,12 +9,14 @@ use serde_json::Value;
 
 use crate::error::{Kind, fail};
 
-/// A template by its file name.
+/// The templates of a folder by their file names; no two folders have one of the same name.
 macro_rules! templates {
-    ($($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../../templates/kubernetes/", $name)))),*] };
+    ($folder:literal: $($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../../templates/", $folder, "/", $name)))),*] };
 }
 
-const TEMPLATES: &[(&str, &str)] = templates![
+const CLOUDFORMATION: &[(&str, &str)] = templates!["cloudformation": "gpu-nodes.yaml", "nat.yaml", "network.yaml", "roles.yaml"];
+const KUBERNETES: &[(&str, &str)] = templates![
+    "kubernetes":
     "access.yaml",
     "bench.yaml",
     "chart.yaml",
@@ -49,7 +51,7 @@ pub fn render(file: &'static str, values: &impl Serialize) -> anyhow::Result<Ren
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Json);
     environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
-    let source = TEMPLATES.iter().find(|(name, _)| *name == file).map(|(_, source)| *source).with_context(|| format!("there is no template {file}"))?;
+    let source = KUBERNETES.iter().chain(CLOUDFORMATION).find(|(name, _)| *name == file).map(|(_, source)| *source).with_context(|| format!("there is no template {file}"))?;
     let wrong = || fail(Kind::Bug, format!("the template {file} does not render"));
     environment.add_template(file, source).with_context(wrong)?;
     let text = environment.get_template(file).and_then(|template| template.render(Serde(values))).with_context(wrong)?;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod charts;
+pub mod cloudformation;
 mod environment;
 mod serving;
 mod storage;

@@ -8,37 +8,17 @@ use super::facts::{FilesystemFacts, NetworkFacts};
 use super::nodegroup::pinned_subnet;
 use super::{Deps, mark, stack};
 use crate::aws::fsx::{FileSystem, Fsx, NewFileSystem};
+use crate::config::capacity_gib;
 use crate::engine::step::{Cx, Digest, Need, OnChange, Seen, Step, StepId, part_of, table_of};
 use crate::engine::wait::{Look, Wait};
 use crate::error::{Kind, Resource, ServiceError, fail};
 
-/// MB/s per TiB that PERSISTENT_2 on SSD is sold with (FSx guide, read 2026-09-01).
-pub const THROUGHPUTS: [u32; 4] = [125, 250, 500, 1000];
 /// Hours that a month has in AWS's prices.
 const HOURS_A_MONTH: f64 = 730.0;
 
 /// The file system.
 pub struct Filesystem {
     pub deps: Arc<Deps>,
-}
-
-/// GiB of a PERSISTENT_2 file system: 1200, 2400, or a multiple of 2400 (FSx guide, read 2026-09-01). `wanted` 0: the smallest that
-/// holds the weights one and a half times; else `wanted` itself, if FSx sells it and the weights fit.
-pub fn capacity_gib(wanted: u32, weights_bytes: u64) -> Result<u32, String> {
-    const GIB: u64 = 1 << 30;
-    let sold = |gib: u64| if gib <= 1200 { 1200 } else { gib.div_ceil(2400) * 2400 };
-    if wanted == 0 {
-        let needed = (weights_bytes + weights_bytes / 2).div_ceil(GIB);
-        return u32::try_from(sold(needed)).map_err(|_| format!("weights of {weights_bytes} bytes fit no file system"));
-    }
-    let nearest = sold(u64::from(wanted));
-    if nearest != u64::from(wanted) {
-        return Err(format!("FSx sells 1200 GiB, 2400 GiB and multiples of 2400 GiB; {wanted} GiB is none of them, {nearest} GiB is"));
-    }
-    if u64::from(wanted) * GIB < weights_bytes {
-        return Err(format!("{wanted} GiB do not hold the weights ({} GiB)", weights_bytes.div_ceil(GIB)));
-    }
-    Ok(wanted)
 }
 
 impl Filesystem {
@@ -189,22 +169,4 @@ fn facts(system: FileSystem) -> FilesystemFacts {
 fn failed(operation: &str, system: &FileSystem) -> ServiceError {
     let message = system.failure.clone().unwrap_or_else(|| format!("it ended as {}, and FSx gives no reason", system.lifecycle));
     ServiceError { service: "fsx".into(), operation: format!("{operation} {}", system.id), code: system.lifecycle.clone(), message, request_id: None, status: None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_those_that_fsx_sells() {
-        const GB: u64 = 1_000_000_000;
-        for (wanted, bytes, size) in
-            [(0, 227 * GB, Ok(1200)), (0, 1_100 * GB, Ok(2400)), (0, 2_000 * GB, Ok(4800)), (1200, 227 * GB, Ok(1200)), (4800, 227 * GB, Ok(4800)), (0, 0, Ok(1200))]
-        {
-            assert_eq!(capacity_gib(wanted, bytes), size, "{wanted} {bytes}");
-        }
-        for (wanted, bytes) in [(1000, GB), (3600, GB), (1200, 1_400 * GB)] {
-            assert!(capacity_gib(wanted, bytes).is_err(), "{wanted} {bytes}");
-        }
-    }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde::Serialize;
 
 use super::facts::{ClusterFacts, NetworkFacts};
 use super::nodegroup::Group;
@@ -15,21 +14,11 @@ use crate::aws::eks::{Eks, Machines};
 use crate::aws::eni::{self, CardsOf};
 use crate::engine::step::{Cx, Digest, Need, OnChange, Seen, Step, StepId, all_of};
 use crate::error::{Kind, Resource, fail};
-
-const TEMPLATE: &str = include_str!("../../templates/cloudformation/gpu-nodes.yaml");
+use crate::render::cloudformation::{self, Interface};
 
 /// The node group `gpu`.
 pub struct GpuNodes {
     pub deps: Arc<Deps>,
-}
-
-/// One network interface of the launch template.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Interface {
-    card: u32,
-    device: u32,
-    /// `interface` (ENA) or `efa-only`, which takes no address.
-    kind: &'static str,
 }
 
 impl GpuNodes {
@@ -78,12 +67,16 @@ impl GpuNodes {
         if cards.efa > 0 {
             groups.push(network.efa_security_group);
         }
-        let values = serde_json::json!({
-            "name": spec.name, "instance_type": type_name, "disk_gib": spec.gpu.disk_gib, "groups": groups, "tag": TAG_DEPLOYMENT,
-            "interfaces": layout(type_name, &cards)?,
-        });
-        let rendered = stack::render(TEMPLATE, &self.stack_name(), &spec.name, &self.template_inputs(), &values)?;
-        let stack = self.stacks(cx).ensure(&rendered, OnChange::InPlace).await?;
+        let values = cloudformation::GpuNodes {
+            name: spec.name.clone(),
+            instance_type: type_name.clone(),
+            disk_gib: spec.gpu.disk_gib,
+            groups,
+            interfaces: layout(type_name, &cards)?,
+            tag: TAG_DEPLOYMENT,
+        };
+        let wanted = stack::wanted(cloudformation::gpu_nodes(&values)?, &self.stack_name(), &spec.name, &self.template_inputs());
+        let stack = self.stacks(cx).ensure(&wanted, OnChange::InPlace).await?;
         match (stack.outputs.get("Template"), stack.outputs.get("Version")) {
             (Some(id), Some(version)) => Ok(Machines::LaunchTemplate { id: id.clone(), version: version.clone() }),
             _ => Err(fail(Kind::Remote, format!("stack {} does not name its launch template", stack.name)).into()),

@@ -3,35 +3,24 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde::Serialize;
 
 use super::Deps;
 use super::cidr::{Block, MOST_ZONES};
 use super::facts::{NetworkFacts, Subnet};
-use super::stack::{self, Rendered, Stacks};
+use super::stack::{self, Stacks, Wanted};
 use crate::aws::cloudformation::{CloudFormation, Stack};
 use crate::aws::eni::{self, Zone};
 use crate::engine::step::{Cx, Digest, Need, OnChange, Seen, Step, StepId, table_of};
 use crate::error::{Kind, Resource, fail};
+use crate::render::cloudformation::ZoneShare;
+use crate::render::{Rendered, cloudformation};
 
 /// EKS puts no control plane there (EKS guide, "Subnet requirements", read 2026-09-01).
 pub(super) const NO_CONTROL_PLANE: [&str; 3] = ["use1-az3", "usw1-az2", "cac1-az3"];
 
-const NETWORK: &str = include_str!("../../templates/cloudformation/network.yaml");
-const ROLES: &str = include_str!("../../templates/cloudformation/roles.yaml");
-const NAT: &str = include_str!("../../templates/cloudformation/nat.yaml");
-
 /// VPC, subnets, security groups, roles, NAT gateway.
 pub struct Network {
     pub deps: Arc<Deps>,
-}
-
-#[derive(Serialize)]
-struct ZoneShare {
-    name: String,
-    id: String,
-    private_cidr: String,
-    public_cidr: String,
 }
 
 impl Network {
@@ -51,8 +40,8 @@ impl Network {
         Ok([(network, a), (roles, b), (nat, c)])
     }
 
-    fn rendered(&self, source: &str, stack: &str, values: &impl Serialize) -> anyhow::Result<Rendered> {
-        stack::render(source, &self.name(stack), &self.deps.spec.name, &self.inputs(), values)
+    fn wanted(&self, rendered: Rendered, stack: &str) -> Wanted {
+        stack::wanted(rendered, &self.name(stack), &self.deps.spec.name, &self.inputs())
     }
 
     /// The GPU nodes' zone first, then as many others as it takes to have two where EKS puts a control plane.
@@ -76,22 +65,22 @@ impl Network {
         let zones = self.zones().await?.into_iter().zip(0u32..);
         let zones: Vec<_> =
             zones.map(|(zone, i)| ZoneShare { private_cidr: vpc.private(i).to_string(), public_cidr: vpc.public(i).to_string(), name: zone.name, id: zone.id }).collect();
-        let values = serde_json::json!({"name": self.deps.spec.name, "cidr": self.deps.spec.network.cidr, "zones": zones});
-        let stack = self.stacks(cx).ensure(&self.rendered(NETWORK, "network", &values)?, OnChange::Refuse).await?;
+        let values = cloudformation::Network { name: self.deps.spec.name.clone(), cidr: self.deps.spec.network.cidr.clone(), zones };
+        let stack = self.stacks(cx).ensure(&self.wanted(cloudformation::network(&values)?, "network"), OnChange::Refuse).await?;
         cx.reached("subnets", share(&subnets(&stack)?)?);
         Ok(stack)
     }
 
     async fn roles_stack(&self, cx: &Cx) -> anyhow::Result<Stack> {
-        let stack = self.stacks(cx).ensure(&self.rendered(ROLES, "roles", &serde_json::json!({}))?, OnChange::Refuse).await?;
+        let stack = self.stacks(cx).ensure(&self.wanted(cloudformation::roles()?, "roles"), OnChange::Refuse).await?;
         cx.reached("roles", share(&roles(&stack)?)?);
         Ok(stack)
     }
 
     async fn nat_stack(&self, cx: &Cx, network: &Stack) -> anyhow::Result<()> {
         let (subnet, table) = (output(network, "Public0")?, output(network, "PrivateTable")?);
-        let values = serde_json::json!({"name": self.deps.spec.name, "subnet": subnet, "table": table});
-        self.stacks(cx).ensure(&self.rendered(NAT, "nat", &values)?, OnChange::Refuse).await.map(drop)
+        let values = cloudformation::Nat { name: self.deps.spec.name.clone(), subnet, table };
+        self.stacks(cx).ensure(&self.wanted(cloudformation::nat(&values)?, "nat"), OnChange::Refuse).await.map(drop)
     }
 
     /// Takes away what services left in our VPC and nobody holds; says who holds the rest.

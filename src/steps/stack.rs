@@ -2,9 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use minijinja::{Environment, UndefinedBehavior};
-use serde::Serialize;
-
 use super::mark;
 use crate::aws::cloudformation::{CloudFormation, Phase, Stack, Template};
 use crate::engine::clock;
@@ -13,32 +10,18 @@ use crate::engine::step::{Cx, Digest, OnChange, Seen, Unit};
 use crate::engine::wait::{Look, Wait};
 use crate::error::{Kind, ServiceError, fail};
 
-/// A template with its values, ready to be sent.
-pub(super) struct Rendered {
-    pub template: Template,
+/// A stack that there shall be.
+pub(super) struct Wanted {
+    template: Template,
     /// How many resources it has.
     resources: u64,
 }
 
-/// Puts values into a template. Every value enters through the filter `yaml`, which quotes it; what is undefined is an error.
-pub(super) fn render(source: &str, name: &str, deployment: &str, inputs: &Digest, values: &impl Serialize) -> anyhow::Result<Rendered> {
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.add_filter("yaml", yaml);
-    let body = environment.render_str(source, minijinja::value::Serde(values))?;
-    let document: serde_json::Value = serde_saphyr::from_str(&body)?;
-    let resources = document.get("Resources").and_then(serde_json::Value::as_object).map_or(0, serde_json::Map::len) as u64;
-    let template = Template { name: name.to_owned(), body, tags: mark::tags(deployment, inputs), token: mark::token(deployment, name, inputs, "") };
-    Ok(Rendered { template, resources })
-}
-
-/// JSON is YAML. The built-in `tojson` would make `null` of what is undefined.
-fn yaml(value: &minijinja::Value) -> Result<String, minijinja::Error> {
-    let error = |kind, why: String| minijinja::Error::new(kind, why);
-    if value.is_undefined() {
-        return Err(error(minijinja::ErrorKind::UndefinedError, "the template names a value that is not given".into()));
-    }
-    serde_json::to_string(value).map_err(|e| error(minijinja::ErrorKind::BadSerialization, e.to_string()))
+/// A stack of ours as its template says.
+pub(super) fn wanted(rendered: crate::render::Rendered, name: &str, deployment: &str, inputs: &Digest) -> Wanted {
+    let resources = rendered.manifests.first().and_then(|document| document.get("Resources")?.as_object()).map_or(0, |resources| resources.len() as u64);
+    let (tags, token) = (mark::tags(deployment, inputs), mark::token(deployment, name, inputs, ""));
+    Wanted { template: Template { name: name.to_owned(), body: rendered.text, tags, token }, resources }
 }
 
 /// What stacks that belong together look like; `None` when all are complete.
@@ -82,7 +65,7 @@ pub(super) struct Stacks<'a> {
 impl Stacks<'_> {
     /// Makes it, waits for one that is being made, or brings it to the template; then it is complete. One that could not be made has
     /// nothing in it that can be used: it is deleted and made anew, unless it was this very call that failed.
-    pub(super) async fn ensure(&self, wanted: &Rendered, on_change: OnChange) -> anyhow::Result<Stack> {
+    pub(super) async fn ensure(&self, wanted: &Wanted, on_change: OnChange) -> anyhow::Result<Stack> {
         let name = wanted.template.name.as_str();
         let (mut template, mut tried) = (wanted.template.clone(), false);
         let mut found = self.service.describe(name).await?;
@@ -162,9 +145,9 @@ impl Stacks<'_> {
         let look = || async {
             let Some(stack) = self.service.describe(id).await? else { return Ok(Look::Ready(None)) };
             let busy = stack.status.ends_with("_IN_PROGRESS");
-            if resources > 0 {
-                let counted = self.service.count(&stack.id).await?;
-                self.cx.progress(format!("stack {name}"), counted.done, resources.max(counted.known), Unit::Items);
+            if resources > 0 && (busy || stack.phase() == Phase::Complete) {
+                let done = if busy { self.service.count(&stack.id).await? } else { resources };
+                self.cx.progress(format!("stack {name}"), done.min(resources), resources, Unit::Items);
             }
             Ok(if busy { Look::NotYet(stack.status) } else { Look::Ready(Some(stack)) })
         };
@@ -238,14 +221,5 @@ mod tests {
         ] {
             assert_eq!(code_in(reason), code, "{reason}");
         }
-    }
-
-    #[test]
-    fn an_undefined_value_and_a_value_that_is_no_word_are_caught() {
-        let inputs = Digest("a".into());
-        assert!(render("Resources: {A: {Type: {{ missing|yaml }}}}", "n", "d", &inputs, &serde_json::json!({})).is_err());
-        let made = render("Resources: {A: {Type: {{ value|yaml }}}}", "n", "d", &inputs, &serde_json::json!({"value": "no: {"})).unwrap();
-        assert_eq!(made.resources, 1);
-        assert!(made.template.body.contains(r#""no: {""#), "{}", made.template.body);
     }
 }
