@@ -9,6 +9,7 @@ mod cluster;
 mod completions;
 mod config;
 mod connect;
+mod image;
 mod plan;
 mod render;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod session;
 mod status;
 mod test;
 mod up;
+mod weights;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -123,6 +125,10 @@ enum Command {
     Plan(plan::Args),
     /// Show what is there, what state it is in, and what it costs
     Status(status::Args),
+    /// Copy images and charts into ECR, and list them
+    Image(image::Args),
+    /// Fetch the model's files to the shared volume, and see how far they are
+    Weights(weights::Args),
     /// Ask the endpoint questions with known answers
     Test(test::Args),
     /// Measure TTFT, ITL and throughput with aiperf inside the cluster
@@ -179,6 +185,8 @@ async fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Check(args) => check::run(args, global).await,
         Command::Plan(args) => plan::run(args, global).await,
         Command::Status(args) => status::run(args, global).await,
+        Command::Image(args) => image::run(args, global).await,
+        Command::Weights(args) => weights::run(args, global).await,
         Command::Test(args) => test::run(args, global).await,
         Command::Bench(args) => bench::run(args, global).await,
         Command::Cleanup(args) => cleanup::run(args, global).await,

@@ -29,6 +29,7 @@ const KUBERNETES: &[(&str, &str)] = templates![
     "values-lws.yaml",
     "values-nvidia-device-plugin.yaml",
     "worker.yaml",
+    "weights.yaml"
 ];
 
 /// One document of a rendered file.

@@ -6,9 +6,11 @@ pub mod cloudformation;
 mod environment;
 mod serving;
 mod storage;
+mod weights;
 
 pub use bench::{Bench, SHARED, bench};
 pub use charts::{ChartValues, HelmJob, Installer, chart_values, helm_job, installer, namespaces};
 pub use environment::{Manifest, Rendered, render};
 pub use serving::{Serving, serving};
 pub use storage::{Storage, storage};
+pub use weights::{Weights, weights};

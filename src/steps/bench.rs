@@ -129,9 +129,7 @@ impl Bench {
 
     fn manifest(&self, cx: &Cx, ground: &Ground, job: &BenchJob<'_>, run: String) -> anyhow::Result<render::Bench> {
         let images: ImagesFacts = cx.facts_of(StepId::Images)?;
-        let image = |part: &str| {
-            images.stored.get(part).map(Stored::pinned).ok_or_else(|| fail(Kind::Usage, format!("the image {part} is not in ECR")).hint(format!("nemo image push {part}")))
-        };
+        let image = |part: &str| images.stored.get(part).map(Stored::pinned).ok_or_else(|| fail(Kind::Usage, format!("the image {part} is not in ECR")).hint("nemo image push"));
         let (storage, weights): (StorageFacts, WeightsFacts) = (cx.facts_of(StepId::Storage)?, cx.facts_of(StepId::Weights)?);
         let shared = Path::new(render::SHARED);
         let plan = Plan {

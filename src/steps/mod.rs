@@ -21,6 +21,8 @@ mod stack;
 pub mod storage;
 pub mod system_nodes;
 pub mod test;
+pub mod weights;
+mod weights_job;
 
 use std::sync::Arc;
 
@@ -89,5 +91,6 @@ pub fn all(deps: &Arc<Deps>) -> Vec<Arc<dyn Step>> {
         Arc::new(test::Test { deps: deps.clone() }),
         Arc::new(bench::Bench { deps: deps.clone() }),
         Arc::new(images::Images { deps: deps.clone() }),
+        Arc::new(weights::Weights { deps: deps.clone() }),
     ]
 }

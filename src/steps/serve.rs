@@ -49,7 +49,7 @@ impl Inputs {
 
     /// The values of the templates.
     pub fn serving(&self, deps: &Deps) -> anyhow::Result<Serving> {
-        let image = self.images.stored.get(IMAGE).ok_or_else(|| fail(Kind::Usage, format!("the image {IMAGE} is not in ECR yet")).hint(format!("nemo image push {IMAGE}")))?;
+        let image = self.images.stored.get(IMAGE).ok_or_else(|| fail(Kind::Usage, format!("the image {IMAGE} is not in ECR yet")).hint("nemo image push"))?;
         let bytes = self.weights.bytes.max(deps.pins.weights.bytes);
         Ok(Serving::new(&deps.spec, image.pinned(), self.storage.claim.clone(), self.weights.path.clone(), bytes, self.filesystem.capacity_gib))
     }

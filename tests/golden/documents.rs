@@ -1,6 +1,6 @@
 //! Every rendered document, from values as a deployment of the default settings would have them.
 
-use nemo::render::{Bench, ChartValues, HelmJob, Installer, Rendered, SHARED, Serving, Storage, bench, chart_values, helm_job, installer, namespaces, serving, storage};
+use nemo::render::{Bench, ChartValues, HelmJob, Installer, Rendered, SHARED, Serving, Storage, Weights, bench, chart_values, helm_job, installer, namespaces, serving, storage, weights};
 
 fn serving_values() -> Serving {
     Serving {
@@ -57,6 +57,16 @@ pub(crate) fn everything() -> Vec<Rendered> {
     };
     files.extend(bench(&job).unwrap());
     files.extend(platform());
+    let fetch = Weights {
+        namespace: "nemo".into(),
+        name: "weights".into(),
+        image: "123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/agent@sha256:00000000000000000000000000000000000000000000000000000000000000bb".into(),
+        workers: 2,
+        claim: "shared".into(),
+        secret: "hub-token".into(),
+        plan: r#"{"repository": "nvidia/x"}"#.into(),
+    };
+    files.extend(weights(&fetch).unwrap());
     files
 }
 

@@ -7,9 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Kind, fail};
 
-/// Bytes that one request asks for. Progress is noted by the piece.
-const PIECE: u64 = 32 << 20;
-
 /// Files of one commit of a model repository, and how they are fetched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,7 +45,7 @@ pub struct PlanFile {
 }
 
 fn piece() -> u64 {
-    PIECE
+    FetchPlan::PIECE
 }
 
 impl PlanFile {
@@ -59,6 +56,9 @@ impl PlanFile {
 }
 
 impl FetchPlan {
+    /// Bytes that one request asks for. Progress is noted by the piece.
+    pub const PIECE: u64 = 32 << 20;
+
     /// Reads and checks a plan.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
@@ -120,7 +120,7 @@ mod tests {
             workers,
             connections: 1,
             stall_s: 1,
-            piece: PIECE,
+            piece: FetchPlan::PIECE,
             files,
         }
     }
