@@ -1,6 +1,8 @@
 //! Every rendered document, from values as a deployment of the default settings would have them.
 
-use nemo::render::{Bench, ChartValues, HelmJob, Installer, Rendered, SHARED, Serving, Storage, Weights, bench, chart_values, helm_job, installer, namespaces, serving, storage, weights};
+use nemo::render::{
+    Bench, ChartValues, HelmJob, Installer, Rendered, SHARED, Serving, Storage, Weights, bench, chart_values, helm_job, installer, namespaces, serving, storage, weights,
+};
 
 fn serving_values() -> Serving {
     Serving {
