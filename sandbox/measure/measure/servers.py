@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import ssl
 import threading
 import time
@@ -12,7 +13,8 @@ from typing import Any
 
 from .path import Interval
 
-RUN = Path("/run/w")  # the sandbox's folder, seen from inside
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nemo"
+RUN = CACHE / "sandbox" / os.environ.get("SANDBOX_NAME", "default")  # the folder of the sandbox that this runs in
 AWS = "http://aws.sandbox:5005"
 
 
