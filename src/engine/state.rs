@@ -80,7 +80,10 @@ impl State {
     pub fn facts(&self) -> Facts {
         let facts = Facts::default();
         for (step, record) in &self.steps {
-            facts.extend(*step, record.facts.clone());
+            // A step that was only started knows nothing yet: an empty table would pass for facts.
+            if record.status == Status::Done || !record.facts.is_empty() {
+                facts.extend(*step, record.facts.clone());
+            }
         }
         facts
     }
@@ -249,6 +252,17 @@ mod tests {
             state.steps.insert(*step, record);
         }
         state
+    }
+
+    #[test]
+    fn a_step_that_only_began_has_no_facts() {
+        let mut state = state(2);
+        let begun = state.steps.get_mut(&StepId::ALL[1]).unwrap();
+        begun.status = Status::Started;
+        assert!(state.facts().table(StepId::ALL[0]).is_some());
+        assert!(state.facts().table(StepId::ALL[1]).is_none());
+        state.steps.get_mut(&StepId::ALL[1]).unwrap().facts.insert("part".into(), 1.into());
+        assert!(state.facts().table(StepId::ALL[1]).is_some());
     }
 
     #[test]
