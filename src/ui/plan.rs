@@ -10,10 +10,9 @@ use crate::error::Resource;
 /// The plan as a table, with the cost an hour of all that it makes.
 pub fn plan(planned: &[Planned]) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(["step", "verdict", "what", "$/h", "needs"]);
+    table.load_preset(presets::NOTHING).set_header(["step", "verdict", "what", "$/h", "needs"]);
     let mut hourly = 0.0;
     for row in planned {
-        let what: Vec<_> = row.makes.iter().map(|resource| format!("{} {}", resource.what, resource.id)).collect();
         let usd: Vec<f64> = row.makes.iter().filter_map(|resource| resource.usd_per_hour).collect();
         hourly += usd.iter().sum::<f64>();
         let price = if usd.is_empty() { String::new() } else { format!("{:.2}", usd.iter().sum::<f64>()) };
@@ -21,11 +20,38 @@ pub fn plan(planned: &[Planned]) -> String {
             "" => row.verdict.word().to_owned(),
             why => format!("{}: {why}", row.verdict.word()),
         };
-        table.add_row([row.step.to_string(), verdict, what.join("\n"), price, row.needs.join(", ")]);
+        table.add_row([row.step.to_string(), verdict, grouped(&row.makes).join("\n"), price, short(&row.needs)]);
     }
     let mut text = table.to_string();
     let _ = write!(text, "\ntogether about ${hourly:.2} an hour while it exists");
     text
+}
+
+/// Resources of one kind in one line: their name, or their number when there are several.
+fn grouped(makes: &[Resource]) -> Vec<String> {
+    let mut kinds: Vec<(&str, Vec<&str>)> = Vec::new();
+    for resource in makes {
+        match kinds.iter_mut().find(|(what, _)| *what == resource.what) {
+            Some((_, ids)) => ids.push(&resource.id),
+            None => kinds.push((&resource.what, vec![&resource.id])),
+        }
+    }
+    let line = |(what, ids): (&str, Vec<&str>)| match ids.as_slice() {
+        [id] => format!("{what} {id}"),
+        ids => format!("{what}: {}", ids.len()),
+    };
+    kinds.into_iter().map(line).collect()
+}
+
+/// Needs without their parts, each step once: `network, cluster`.
+fn short(needs: &[String]) -> String {
+    let mut steps: Vec<&str> = Vec::new();
+    for step in needs.iter().filter_map(|need| need.split(' ').next()) {
+        if !steps.contains(&step) {
+            steps.push(step);
+        }
+    }
+    steps.join(", ")
 }
 
 /// What exists, one line each, and its cost an hour.

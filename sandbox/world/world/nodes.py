@@ -16,11 +16,11 @@ from .paths import BIN, CACHE, INSIDE, REGION, SANDBOX, Wrong, World
 from .processes import Part, at_once, discard
 
 EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
-# What has to run on a node before it shows a device or mounts a file system, by the image that brings it.
-DEVICES = {"nvidia.com/gpu": "image:k8s-device-plugin", "vpc.amazonaws.com/efa": "image:aws-efa-k8s-device-plugin"}
-DRIVERS = {"fsx.csi.aws.com": "image:aws-fsx-csi-driver"}
+# What has to run on a node before it shows a device or mounts a file system, by the program that brings it.
+DEVICES = {"nvidia.com/gpu": "program:nvidia-device-plugin", "vpc.amazonaws.com/efa": "program:efa-k8s-device-plugin"}
+DRIVERS = {"fsx.csi.aws.com": "program:aws-fsx-csi-driver"}
 PULL_RATE = 200e6  # bytes a second that a node pulls and unpacks; assumed, before the sandbox's speed
-NETWORK = "image:amazon-k8s-cni"
+NETWORK = "program:aws-vpc-cni"
 LONGEST = 240  # nodes in one sandbox: one 10.42.N.0/24 each
 
 
