@@ -14,8 +14,9 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(10);
 
 #[derive(Default)]
 pub(super) struct Lines {
-    told: BTreeMap<Option<StepId>, (String, Timestamp)>,
-    progress: BTreeMap<Option<StepId>, (String, Timestamp, u64)>,
+    /// When each wait was told last: several may go on at once in one step.
+    told: BTreeMap<(Option<StepId>, String), Timestamp>,
+    progress: BTreeMap<(Option<StepId>, String), (Timestamp, u64)>,
 }
 
 impl Lines {
@@ -35,20 +36,22 @@ impl Lines {
     }
 
     fn due(&mut self, event: &Event, what: &str) -> bool {
-        let due = self.told.get(&event.step).is_none_or(|(told, at)| told != what || event.at.duration_since(*at) >= AGAIN);
+        let wait = (event.step, what.to_owned());
+        let due = self.told.get(&wait).is_none_or(|at| event.at.duration_since(*at) >= AGAIN);
         if due {
-            self.told.insert(event.step, (what.to_owned(), event.at));
+            self.told.insert(wait, event.at);
         }
         due
     }
 
     fn progress(&mut self, event: &Event, what: &str, done: u64, total: u64, unit: Unit) -> Option<String> {
-        let before = self.progress.get(&event.step).filter(|(told, ..)| told == what).map(|(_, at, done)| (*at, *done));
+        let thing = (event.step, what.to_owned());
+        let before = self.progress.get(&thing).copied();
         let ended = total > 0 && done >= total;
         if before.is_some_and(|(at, before)| event.at.duration_since(at) < AGAIN && !(ended && before < total)) {
             return None;
         }
-        self.progress.insert(event.step, (what.to_owned(), event.at, done));
+        self.progress.insert(thing, (event.at, done));
         let rate = before.and_then(|(at, before)| {
             let seconds = event.at.duration_since(at).as_secs_f64();
             (seconds > 0.0 && done > before).then(|| (done - before) as f64 / seconds)

@@ -57,7 +57,8 @@ def apply_crds() -> None:
 
 
 def _established(crd: dict[str, Any]) -> bool:
-    return any(c["type"] == "Established" and c["status"] == "True" for c in crd.get("status", {}).get("conditions", []))
+    conditions = (crd.get("status") or {}).get("conditions") or []  # both are null for a moment
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
 class Probe(BaseHTTPRequestHandler):
