@@ -2,6 +2,8 @@
 //!
 //! Needs a cluster, as of `scripts/sandbox up`: `eval "$(scripts/sandbox env)"; cargo test --test strict -- --ignored`.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on ends here")]
+
 use kube::Client;
 use kube::api::{Api, DeleteParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};

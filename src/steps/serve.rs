@@ -93,10 +93,11 @@ impl Serve {
         cx.until(serving.worker, self.deps.spec.wait.rollout, || async {
             steady(async {
                 let readiness = k8s::ready::deployment(client, &serving.namespace, serving.worker).await?;
-                if readiness != Readiness::Ready {
-                    tell_loading(cx, client, serving).await?;
+                if readiness == Readiness::Ready {
+                    return Ok(Look::Ready(()));
                 }
-                look(serving.worker, readiness)
+                tell_loading(cx, client, serving).await?;
+                look(serving.worker, with_devices(client, readiness).await?)
             })
             .await
         })
@@ -121,6 +122,21 @@ fn of(name: &str) -> ListParams {
 
 fn facts(serving: &Serving) -> ServeFacts {
     ServeFacts { namespace: serving.namespace.clone(), service: serving.frontend.into(), port: serving.port, model: serving.served_model_name.clone() }
+}
+
+/// Devices that no node has yet are made by a plug-in: why it is not ready is the reason behind the scheduler's.
+async fn with_devices(client: &kube::Client, readiness: Readiness) -> Result<Readiness, ServiceError> {
+    let Readiness::Waiting(mut why) = readiness else { return Ok(readiness) };
+    for (resource, plugin) in [("nvidia.com/gpu", "nvidia-device-plugin"), ("vpc.amazonaws.com/efa", "aws-efa-k8s-device-plugin")] {
+        if why.contains(&format!("Insufficient {resource}")) {
+            match k8s::ready::daemon_set(client, "kube-system", plugin).await? {
+                Readiness::Ready => why = format!("{why}; the DaemonSet {plugin} is ready where it runs"),
+                Readiness::Absent => why = format!("{why}; the DaemonSet {plugin} is not there"),
+                Readiness::Waiting(plugin_why) | Readiness::Failed(plugin_why) => why = format!("{why}; {plugin}: {plugin_why}"),
+            }
+        }
+    }
+    Ok(Readiness::Waiting(why))
 }
 
 async fn tell_loading(cx: &Cx, client: &kube::Client, serving: &Serving) -> Result<(), ServiceError> {
