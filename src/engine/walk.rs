@@ -148,21 +148,30 @@ impl Walk {
     /// Does what the plan says, and lists what exists then. Notes each step before and after; stops starting new ones when one fails or the user says stop.
     pub async fn run(&mut self, plan: Plan) -> Result<Vec<Resource>, Failure> {
         let began = Instant::now();
-        let result = Run::new(self, &plan).go(self).await;
-        let (ok, failure) = match result {
-            Ok(()) => (true, None),
-            Err(failure) => (false, Some(failure)),
-        };
+        // With nothing to do the looks of a moment ago are the answer; with something, each step looks again before it acts.
+        let result = if plan.acts() || plan.refusal().is_some() { Run::new(self, &plan).go(self).await } else { self.keep_all(plan) };
         let exists = self.existing(self.steps.keys().copied().collect(), LISTING_LIMIT).await;
         let usd_per_hour = exists.iter().filter_map(|r| r.usd_per_hour).sum();
-        self.events.send(None, EventKind::Ended { ok, seconds: began.elapsed().as_secs_f64(), exists: exists.clone(), usd_per_hour });
-        match failure {
-            None => Ok(exists),
-            Some(mut failure) => {
+        self.events.send(None, EventKind::Ended { ok: result.is_ok(), seconds: began.elapsed().as_secs_f64(), exists: exists.clone(), usd_per_hour });
+        match result {
+            Ok(()) => Ok(exists),
+            Err(mut failure) => {
                 failure.left = exists;
                 Err(failure)
             }
         }
+    }
+
+    /// Everything is there: notes that were lost are written again, and nothing else.
+    fn keep_all(&mut self, plan: Plan) -> Result<(), Failure> {
+        for (id, seen) in plan.seen {
+            if let Seen::Ready { facts, .. } = seen {
+                let inputs = self.steps[&id].inputs();
+                self.adopt(id, inputs, facts).map_err(|error| Failure::of(Some(id.as_str()), &error))?;
+                self.events.send(Some(id), EventKind::Finished { changed: false, seconds: 0.0 });
+            }
+        }
+        Ok(())
     }
 
     /// What exists of these steps. What cannot be listed in time is told from the notes.
