@@ -1,5 +1,7 @@
 //! `nemo agent fetch` against the sandbox's hub, on loopback: faults on the way, kill -9, several workers, refusals.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;

@@ -47,8 +47,12 @@ impl Objects<'_> {
         let Some(client) = self.client(cx)? else { return Ok(()) };
         cx.until("our objects to go", wait, || async {
             steady(async {
-                let found = k8s::apply::list(&client, self.kinds, self.owner()).await?;
-                k8s::apply::delete(&client, &found, self.kinds).await?;
+                let mut found = k8s::apply::list(&client, self.kinds, self.owner()).await?;
+                if !found.is_empty() {
+                    k8s::apply::delete(&client, &found, self.kinds).await?;
+                    // What has no pods is gone at once: not waited for.
+                    found = k8s::apply::list(&client, self.kinds, self.owner()).await?;
+                }
                 Ok(found.first().map_or(Look::Ready(()), |found| Look::NotYet(format!("{} {} is still there", found.kind, found.id()))))
             })
             .await

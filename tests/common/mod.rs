@@ -28,17 +28,16 @@ fn python() -> PathBuf {
 }
 
 impl Emulator {
-    /// Starts it with AWS's latencies divided by `factor` and waits until it answers.
-    pub(crate) async fn start(factor: u32) -> Self {
+    /// Starts it with AWS's latencies divided by `factor`, and ECR's data plane in front of `registry`, and waits until it answers.
+    pub(crate) async fn start(factor: u32, registry: Option<&str>) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
         let endpoint = format!("http://127.0.0.1:{port}");
-        let process = Command::new(python())
-            .args(["-m", "sandbox_aws", "--host", "127.0.0.1", "--port", &port.to_string(), "--factor", &factor.to_string()])
-            .current_dir(sandbox())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the emulator starts");
+        let mut command = Command::new(python());
+        command.args(["-m", "sandbox_aws", "--host", "127.0.0.1", "--port", &port.to_string(), "--factor", &factor.to_string()]);
+        if let Some(registry) = registry {
+            command.args(["--registry", &format!("127.0.0.1:{port}"), "--registry-backend", &format!("http://{registry}")]);
+        }
+        let process = command.current_dir(sandbox()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the emulator starts");
         let emulator = Self { process, endpoint, http: reqwest::Client::new(), folder: tempfile::tempdir().expect("a folder") };
         let began = Instant::now();
         while emulator.http.get(format!("{}/_sandbox/health", emulator.endpoint)).send().await.is_err() {

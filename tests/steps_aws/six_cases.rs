@@ -23,7 +23,7 @@ struct Cases {
 
 /// Absent → made; ours and same → no write; ours and changed → update or refusal; removed twice → fine.
 async fn life(case: &Cases) {
-    let emulator = Emulator::start(FACTOR).await;
+    let emulator = Emulator::start(FACTOR, None).await;
     let mut ours = Deployment::new(&emulator, "nemo").await;
     assert!(matches!(ours.verdict(case.step).await, Verdict::Create { .. }));
     let (facts, _) = ours.up(case.step).await.expect("it is made");
@@ -63,7 +63,7 @@ async fn life(case: &Cases) {
 
 /// Killed once the server has accepted the call that makes it: waited for and completed, not made twice.
 async fn half_made(case: &Cases) {
-    let emulator = Emulator::start(FACTOR).await;
+    let emulator = Emulator::start(FACTOR, None).await;
     let ours = Deployment::new(&emulator, "nemo").await;
     let (service, operation, times) = case.made_by;
     emulator.fault(json!({"service": service, "operation": operation, "match": case.held, "effect": "hold", "seconds": 600, "times": 1})).await;
@@ -181,14 +181,14 @@ async fn somebody_elses_stack(emulator: &Emulator, name: &str) {
 
 #[tokio::test]
 async fn stacks_of_others_are_left_alone() {
-    let emulator = Emulator::start(FACTOR).await;
+    let emulator = Emulator::start(FACTOR, None).await;
     somebody_elses_stack(&emulator, "nemo-roles").await;
     foreign(&emulator, StepId::Network, emulator.writes().await).await;
 }
 
 #[tokio::test]
 async fn a_cluster_of_others_and_its_nodes_are_left_alone() {
-    let emulator = Emulator::start(FACTOR).await;
+    let emulator = Emulator::start(FACTOR, None).await;
     let other = Deployment::new(&emulator, "other").await;
     other.up(StepId::Network).await.expect("a network");
     let (client, facts) = (aws_sdk_eks::Client::new(&emulator.sdk().await), other.up(StepId::Network).await.expect("facts").0);
@@ -210,7 +210,7 @@ async fn a_cluster_of_others_and_its_nodes_are_left_alone() {
 
 #[tokio::test]
 async fn a_node_group_of_others_is_left_alone() {
-    let emulator = Emulator::start(FACTOR).await;
+    let emulator = Emulator::start(FACTOR, None).await;
     let ours = Deployment::new(&emulator, "nemo").await;
     ours.up(StepId::Cluster).await.expect("a cluster");
     let network = ours.up(StepId::Network).await.expect("facts").0;
@@ -230,7 +230,7 @@ async fn a_node_group_of_others_is_left_alone() {
 /// File systems have no name that could be taken: one without our tag is not seen at all.
 #[tokio::test]
 async fn a_file_system_of_others_is_not_seen() {
-    let emulator = Emulator::start(FACTOR).await;
+    let emulator = Emulator::start(FACTOR, None).await;
     let other = Deployment::new(&emulator, "other").await;
     other.up(StepId::Filesystem).await.expect("another deployment's");
     let ours = Deployment::new(&emulator, "nemo").await;

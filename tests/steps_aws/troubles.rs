@@ -10,7 +10,7 @@ use crate::{ALL, Deployment, FACTOR};
 /// A limit is met inside a stack: said in EC2's words; what of it is there is named; afterwards the stack is made anew.
 #[tokio::test]
 async fn a_stack_that_fails_says_why_and_is_made_anew() {
-    let emulator = Emulator::start(FACTOR).await;
+    let emulator = Emulator::start(FACTOR, None).await;
     let ours = Deployment::new(&emulator, "nemo").await;
     let words = "Performing this operation would exceed the limit of 5 NAT gateways";
     emulator
@@ -30,7 +30,7 @@ async fn a_stack_that_fails_says_why_and_is_made_anew() {
 /// Roles of a moment ago are refused at first: tried again, and said so.
 #[tokio::test]
 async fn a_role_that_is_not_yet_known_is_waited_for() {
-    let emulator = Emulator::start(FACTOR).await;
+    let emulator = Emulator::start(FACTOR, None).await;
     let ours = Deployment::new(&emulator, "nemo").await;
     let words = "Role with arn: arn:aws:iam::1:role/x, could not be assumed because it does not exist or the trusted entity is not correct";
     emulator
@@ -43,7 +43,7 @@ async fn a_role_that_is_not_yet_known_is_waited_for() {
 /// No capacity: EKS's own words, exit code 12; the group that failed is replaced by the next attempt.
 #[tokio::test]
 async fn nodes_that_cannot_be_had_are_a_matter_of_capacity() {
-    let emulator = Emulator::start(FACTOR).await;
+    let emulator = Emulator::start(FACTOR, None).await;
     let mut ours = Deployment::new(&emulator, "nemo").await;
     // The account's quota is one such instance.
     ours.spec.gpu.nodes = 9;
@@ -58,7 +58,7 @@ async fn nodes_that_cannot_be_had_are_a_matter_of_capacity() {
 /// A file system that ends as FAILED: FSx's own reason, and another one the next time.
 #[tokio::test]
 async fn a_file_system_that_fails_is_made_anew() {
-    let emulator = Emulator::start(FACTOR).await;
+    let emulator = Emulator::start(FACTOR, None).await;
     let ours = Deployment::new(&emulator, "nemo").await;
     emulator.fault(json!({"service": "fsx", "operation": "CreateFileSystem", "effect": "failed", "reason": "Amazon FSx is unable to create it", "times": 1})).await;
     let failure = ours.up(StepId::Filesystem).await.expect_err("it fails");
@@ -70,7 +70,7 @@ async fn a_file_system_that_fails_is_made_anew() {
 /// Interfaces that nobody holds are taken away; what a load balancer holds is named with its owner, and goes when that is gone.
 #[tokio::test]
 async fn what_blocks_the_network_is_removed_or_named() {
-    let emulator = Emulator::start(FACTOR).await;
+    let emulator = Emulator::start(FACTOR, None).await;
     let ours = Deployment::new(&emulator, "nemo").await;
     let (facts, _) = ours.up(StepId::Network).await.expect("a network");
     ours.up(StepId::Cluster).await.expect("a cluster");
