@@ -122,8 +122,15 @@ impl Cluster {
         if status.as_deref().is_some_and(|status| !matches!(status, "ACTIVE" | "FAILED" | "DELETING")) {
             self.settled(cx, service).await?;
         }
-        if status.as_deref() != Some("DELETING") && !service.delete_cluster(self.name()).await? {
-            return Ok(());
+        if status.as_deref() != Some("DELETING") {
+            let groups = service.nodegroups(self.name()).await?;
+            if !groups.is_empty() {
+                let message = format!("cluster {} still has node groups that are not ours: {}", self.name(), groups.join(", "));
+                return Err(fail(Kind::Conflict, message).hint("remove them yourself, then run nemo cleanup again").into());
+            }
+            if !service.delete_cluster(self.name()).await? {
+                return Ok(());
+            }
         }
         let look = || async {
             Ok(match service.cluster(self.name()).await? {

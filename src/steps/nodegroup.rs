@@ -117,7 +117,8 @@ impl Group<'_> {
                     tried = tried || group.status == "CREATING";
                     self.settled(cx).await?
                 }
-                status if tried => return Err(failed(&format!("CreateNodegroup {}", self.name), status, &group.issues).into()),
+                // Its nodes may still work: what EKS finds wrong is for a person to mend, not for us to delete.
+                status if tried || status == "DEGRADED" => return Err(failed(&self.title(), status, &group.issues).into()),
                 status => {
                     cx.note(format!("{} is {status} ({}): it is deleted and made anew", self.title(), said(&group.issues)));
                     before = group.arn;

@@ -26,11 +26,11 @@ pub(crate) struct Deployment {
 }
 
 impl Deployment {
-    /// Called `name`, as the defaults are, but looking every 20 ms.
+    /// Called `name`, as the defaults are, but looking every 60 ms.
     pub(crate) async fn new(emulator: &Emulator, name: &str) -> Self {
         let mut flags = vec![("name".to_owned(), name.to_owned()), ("region".to_owned(), "us-east-2".to_owned())];
         for what in ["stack", "cluster", "nodes", "addon", "filesystem"] {
-            flags.push((format!("wait.{what}.every_ms"), "20".to_owned()));
+            flags.push((format!("wait.{what}.every_ms"), "60".to_owned()));
             flags.push((format!("wait.{what}.limit_s"), "30".to_owned()));
         }
         let folder = emulator.folder.path().to_owned();

@@ -225,6 +225,11 @@ async fn a_node_group_of_others_is_left_alone() {
     for step in [StepId::SystemNodes, StepId::GpuNodes] {
         foreign(&emulator, step, before.clone()).await;
     }
+    let failures = ours.remove(&[StepId::Cluster]).await;
+    let [failure] = failures.as_slice() else { panic!("{failures:?}") };
+    assert_eq!(failure.kind, Kind::Conflict);
+    assert!(failure.message.contains("system"), "the group that stands on the cluster is named: {}", failure.message);
+    assert_eq!(emulator.writes().await, before);
 }
 
 /// File systems have no name that could be taken: one without our tag is not seen at all.

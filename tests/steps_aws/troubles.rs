@@ -89,3 +89,17 @@ async fn what_blocks_the_network_is_removed_or_named() {
     assert!(failures.is_empty(), "{failures:?}");
     assert_eq!(ours.existing(&ALL).await, []);
 }
+
+/// A rule of a moment ago is not yet seen by FSx: tried again, and said so.
+#[tokio::test]
+async fn a_security_group_that_is_not_yet_known_is_waited_for() {
+    let emulator = Emulator::start(FACTOR).await;
+    let ours = Deployment::new(&emulator, "nemo").await;
+    let words = "The file system cannot be created because the default security group in the subnet provided or the provided security groups do not permit Lustre LNET network traffic on port 988";
+    emulator
+        .fault(json!({"service": "fsx", "operation": "CreateFileSystem", "effect": "error", "code": "InvalidNetworkSettings", "status": 400, "message": words, "first": 1}))
+        .await;
+    let (_, said) = ours.up(StepId::Filesystem).await.expect("in the end");
+    assert_eq!(said.iter().filter(|event| event["kind"] == "retrying").count(), 1);
+    assert_eq!(ours.existing(&[StepId::Filesystem]).await.len(), 1);
+}
