@@ -65,7 +65,7 @@ impl Step for Test {
             _ => {}
         }
         // An earlier result counts no more from here on, whatever becomes of this one.
-        cx.reached("asking", table_of(&TestFacts { passed: Vec::new(), of: String::new() })?);
+        cx.reached("endpoint", table_of(&TestFacts { passed: Vec::new(), of: String::new() })?);
         let mut done = 0;
         let outcome = endpoint::run(&way.endpoint, &ground.serve.model, |test| {
             done += 1;
