@@ -38,6 +38,8 @@ const TEMPORARY: &[KindOf] = &[
 const KINDS: &[KindOf] = &[TEMPORARY[0], TEMPORARY[1], TEMPORARY[2], TEMPORARY[3], TEMPORARY[4], KindOf::new("", "v1", "Namespace")];
 /// Where helm runs.
 const NAMESPACE: &str = "nemo-system";
+/// The part that is there once the storage drivers are: the weights need them, and no chart.
+pub const DRIVERS: &str = "drivers";
 /// Workers write one about themselves: without it nobody finds them.
 const DISCOVERY_CRD: &str = "dynamoworkermetadatas.nvidia.com";
 
@@ -179,7 +181,12 @@ impl Step for Platform {
         let client = self.deps.kube(cx)?;
         let network: NetworkFacts = cx.facts_of(StepId::Network)?;
         let (eks, inputs) = (Eks::new(&self.deps.aws), self.inputs());
-        futures::try_join!(addons::ensure(&self.deps, cx, &eks, &network.csi_role_arn, &inputs), self.install(cx, &client))?;
+        let drivers = async {
+            addons::ensure(&self.deps, cx, &eks, &network.csi_role_arn, &inputs).await?;
+            cx.reached(DRIVERS, toml::Table::new());
+            Ok(())
+        };
+        futures::try_join!(drivers, self.install(cx, &client))?;
         Ok(toml::Table::new())
     }
 

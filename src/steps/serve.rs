@@ -182,7 +182,7 @@ impl Step for Serve {
     }
 
     fn needs(&self) -> Vec<Need> {
-        vec![all_of(StepId::Weights), all_of(StepId::GpuNodes), part_of(StepId::Images, IMAGE)]
+        vec![all_of(StepId::Weights), all_of(StepId::Platform), all_of(StepId::GpuNodes), part_of(StepId::Images, IMAGE)]
     }
 
     fn inputs(&self) -> Digest {

@@ -9,7 +9,8 @@ use kube::api::Api;
 use super::Deps;
 use super::facts::{FilesystemFacts, StorageFacts};
 use super::objects::{Objects, or_unreachable, seen, steady};
-use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, all_of, table_of};
+use super::platform;
+use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, all_of, part_of, table_of};
 use crate::engine::wait::Look;
 use crate::error::{Resource, ServiceError};
 use crate::k8s::apply::{KindOf, Live};
@@ -80,7 +81,8 @@ impl Step for Storage {
     }
 
     fn needs(&self) -> Vec<Need> {
-        vec![all_of(StepId::Platform), all_of(StepId::Filesystem)]
+        // Of the platform only the drivers: the weights may be on their way while charts are installed.
+        vec![part_of(StepId::Platform, platform::DRIVERS), all_of(StepId::Filesystem)]
     }
 
     fn inputs(&self) -> Digest {
