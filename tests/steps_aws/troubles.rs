@@ -93,7 +93,7 @@ async fn what_blocks_the_network_is_removed_or_named() {
 /// A rule of a moment ago is not yet seen by FSx: tried again, and said so.
 #[tokio::test]
 async fn a_security_group_that_is_not_yet_known_is_waited_for() {
-    let emulator = Emulator::start(FACTOR).await;
+    let emulator = Emulator::start(FACTOR, None).await;
     let ours = Deployment::new(&emulator, "nemo").await;
     let words = "The file system cannot be created because the default security group in the subnet provided or the provided security groups do not permit Lustre LNET network traffic on port 988";
     emulator
