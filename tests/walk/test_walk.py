@@ -68,6 +68,38 @@ def test_connect_and_the_curl_line(world: World) -> None:
             connect.terminate()
 
 
+def test_wrong_answers_fail_and_the_next_up_asks_again(world: World) -> None:
+    switch = world.run_folder / "pods" / "faults" / "wrong-answers"
+    switch.touch()
+    try:
+        done = world.nemo("test")
+    finally:
+        switch.unlink()
+    assert done.returncode == 16, done.stdout + done.stderr
+    assert 'expected "42" in it, got "I do not know that."' in done.stderr
+    before = world.marks()
+    told = events(world.ok("up", "--instance", "p5en.48xlarge", "--yes", "--output", "json").stdout)
+    assert [event["step"] for event in told if event["kind"] == "finished" and event["changed"]] == ["test"]
+    assert world.writes(before) == []
+
+
+def test_a_benchmark_outlives_its_pod_and_who_asked_for_it(world: World) -> None:
+    again = f"{BINARY} bench --set bench.seed=43 --yes"
+    begin = f"{again} --progress lines > said 2>&1 & nemo=$!; until grep -q 'requests: ' said; do kill -0 $nemo || exit 1; sleep 0.2; done; kill -9 $nemo"
+    begun = world.exec("sh", "-c", begin)
+    assert begun.returncode == 0, (world.folder / "said").read_text()
+    ours = ["--namespace", "nemo", "--selector", "app.kubernetes.io/name=bench"]
+    gone = world.exec("kubectl", "delete", "pod", *ours, "--field-selector", "status.phase=Running")
+    assert gone.returncode == 0 and "deleted" in gone.stdout, gone.stderr
+    told = events(world.exec("sh", "-c", f"{again} --output json").stdout)
+    assert told[-1]["bench"]["errors"] == 0
+    run = next((world.run_folder / "shared").glob(f"fs-*/runs/{told[-1]['bench']['of']}"))
+    assert {path.name for path in run.iterdir()} == {"attempt-1", "attempt-2", "result.json"}
+    assert told[-1]["bench"]["folder"].endswith("attempt-2")
+    result = json.loads((run / "result.json").read_text())
+    assert "@sha256:" in result["served"]["containers"]["vllm-worker/worker"]["image"]
+
+
 def test_status_finds_it_again_without_notes(world: World) -> None:
     notes = world.folder / ".nemo" / "nemo.toml"
     text = notes.read_text()
