@@ -1,11 +1,15 @@
 //! A listener on this machine whose connections go to a ready pod of a Service. Each connection picks a pod anew, so a pod that goes is no end.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::{Api, ListParams};
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -97,6 +101,17 @@ impl Route {
         Ok(pods.iter().filter_map(|pod| Some((pod.name_any(), self.number(pod)?))).collect())
     }
 
+    /// Returns when one of its pods is ready.
+    async fn some_ready(&self, api: &Api<Pod>) {
+        let config = watcher::Config::default().labels(&self.selector);
+        let mut changes = pin!(watcher(api.clone(), config).default_backoff().applied_objects());
+        while let Some(change) = changes.next().await {
+            if change.is_ok_and(|pod| ready(&pod)) {
+                return;
+            }
+        }
+    }
+
     fn number(&self, pod: &Pod) -> Option<u16> {
         match &self.port {
             IntOrString::Int(number) => u16::try_from(*number).ok(),
@@ -136,10 +151,19 @@ async fn carry(client: &Client, route: &Route, mut connection: TcpStream, tell: 
     }
 }
 
+/// Until a pod of the Service is ready; for as long a connection is held while none is.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 async fn stream(client: &Client, route: &Route) -> Result<impl AsyncRead + AsyncWrite + Unpin + Send + use<>, ServiceError> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &route.namespace);
-    let mut last = missing(&route.service, "NoReadyPod", "none of its pods is ready".into());
-    for (pod, port) in route.pods(client).await? {
+    let mut pods = route.pods(client).await?;
+    if pods.is_empty() {
+        // Whoever called waits for the answer anyway: better late than none.
+        let _ = tokio::time::timeout(PATIENCE, route.some_ready(&api)).await;
+        pods = route.pods(client).await?;
+    }
+    let mut last = missing(&route.service, "NoReadyPod", format!("none of its pods is ready, for {} s", PATIENCE.as_secs()));
+    for (pod, port) in pods {
         let operation = format!("port-forward to pods/{pod}");
         match api.portforward(&pod, &[port]).await.answer(&operation) {
             Ok(mut forwarder) => match forwarder.take_stream(port) {

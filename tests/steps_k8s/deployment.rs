@@ -1,0 +1,162 @@
+//! A deployment over the API server in memory: the steps before are noted as there, the step under test is the real one.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use nemo::aws::Aws;
+use nemo::config::{Inputs, Pins, Spec, load};
+use nemo::engine::event::Events;
+use nemo::engine::plan::Verdict;
+use nemo::engine::state::{Place, State};
+use nemo::engine::step::{Cx, Digest, Need, Seen, Step, StepId, table_of};
+use nemo::engine::walk::Walk;
+use nemo::error::{Failure, Resource};
+use nemo::k8s::Endpoint;
+use nemo::steps::facts::{ClusterFacts, FilesystemFacts, ImagesFacts, NetworkFacts, StorageFacts, Stored, WeightsFacts};
+use nemo::steps::{Deps, platform, serve, storage};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::Api;
+
+/// A step that is there, with these facts.
+struct There(StepId, toml::Table);
+
+#[async_trait]
+impl Step for There {
+    fn id(&self) -> StepId {
+        self.0
+    }
+    fn needs(&self) -> Vec<Need> {
+        Vec::new()
+    }
+    fn inputs(&self) -> Digest {
+        Digest("there".into())
+    }
+    fn makes(&self) -> Vec<Resource> {
+        Vec::new()
+    }
+    async fn observe(&self, _cx: &Cx) -> anyhow::Result<Seen> {
+        Ok(Seen::Ready { inputs: Some(self.inputs()), facts: self.1.clone() })
+    }
+    async fn apply(&self, _cx: &Cx) -> anyhow::Result<toml::Table> {
+        Ok(self.1.clone())
+    }
+    async fn remove(&self, _cx: &Cx) -> anyhow::Result<()> {
+        Ok(())
+    }
+    async fn existing(&self, _cx: &Cx) -> anyhow::Result<Vec<Resource>> {
+        Ok(Vec::new())
+    }
+}
+
+/// Settings, the API server, and what the other steps noted.
+pub(crate) struct Deployment {
+    pub(crate) spec: Spec,
+    pub(crate) pins: Pins,
+    pub(crate) api: Api,
+    pub(crate) aws: Aws,
+    pub(crate) file_system: String,
+    folder: tempfile::TempDir,
+}
+
+impl Deployment {
+    pub(crate) fn new(aws: Aws) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut flags = vec![("region".to_owned(), "us-east-2".to_owned())];
+        for what in ["rollout", "job", "addon"] {
+            flags.push((format!("wait.{what}.every_ms"), "10".to_owned()));
+            flags.push((format!("wait.{what}.limit_s"), "10".to_owned()));
+        }
+        let (spec, _) = load(&Inputs { working_folder: folder.path().to_owned(), file: None, env: vec![], flags }).unwrap();
+        Self { spec, pins: Pins::default(), api: Api::default(), aws, file_system: "fs-0123456789abcdef0".into(), folder }
+    }
+
+    fn facts(&self, step: StepId) -> toml::Table {
+        fn table(facts: &impl Serialize) -> toml::Table {
+            table_of(facts).unwrap()
+        }
+        match step {
+            StepId::Network => table(&NetworkFacts { csi_role_arn: "arn:aws:iam::123456789012:role/csi".into(), ..NetworkFacts::default() }),
+            StepId::Cluster => table(&cluster()),
+            StepId::Images => {
+                let stored =
+                    |part: &str| Stored { uri: format!("123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/{part}"), tag: "1".into(), digest: format!("sha256:{}", "a".repeat(64)) };
+                let parts = ["vllm-runtime", "helm", "lws", "nvidia-device-plugin", "efa-device-plugin", "dynamo-operator"].map(str::to_owned);
+                let charts = self.spec.platform.charts.keys().map(|chart| format!("chart-{chart}"));
+                table(&ImagesFacts { stored: parts.into_iter().chain(charts).map(|part| (part.clone(), stored(&part))).collect() })
+            }
+            StepId::Filesystem => {
+                let dns_name = format!("{}.fsx.us-east-2.amazonaws.com", self.file_system);
+                table(&FilesystemFacts { id: self.file_system.clone(), dns_name, mount_name: "y".into(), capacity_gib: 1200 })
+            }
+            StepId::Storage => table(&StorageFacts { namespace: "nemo".into(), claim: "shared".into(), volume: "nemo-shared".into() }),
+            StepId::Weights => table(&WeightsFacts { path: "models/m".into(), revision: "r".into(), files: 1, bytes: 1 }),
+            _ => toml::Table::new(),
+        }
+    }
+
+    fn walk(&self, under_test: StepId) -> Walk {
+        let (spec, pins) = (Arc::new(self.spec.clone()), Arc::new(self.pins.clone()));
+        let deps = Arc::new(Deps::new(spec, pins, self.aws.clone(), reqwest::Client::new(), None));
+        let endpoint = Endpoint { url: cluster().endpoint, certificate_authority: cluster().certificate_authority };
+        deps.kube_clients.get_or_make(&endpoint, "nemo", || Ok(self.api.client())).unwrap();
+        let steps = StepId::ALL.into_iter().map(|id| -> Arc<dyn Step> {
+            match id {
+                StepId::Platform if under_test == id => Arc::new(platform::Platform { deps: deps.clone() }),
+                StepId::Storage if under_test == id => Arc::new(storage::Storage { deps: deps.clone() }),
+                StepId::Serve if under_test == id => Arc::new(serve::Serve { deps: deps.clone() }),
+                id => Arc::new(There(id, self.facts(id))),
+            }
+        });
+        let (events, _) = Events::new();
+        let state = State::new("nemo", "123456789012", "us-east-2");
+        Walk::new(steps.collect(), Place::new(self.folder.path(), "nemo"), state, events, CancellationToken::new())
+    }
+
+    /// The verdict when the state file is lost.
+    pub(crate) async fn verdict(&self, step: StepId) -> Verdict {
+        let mut walk = self.walk(step);
+        let plan = walk.plan(&StepId::ALL.into()).await.unwrap();
+        plan.planned.into_iter().find(|planned| planned.step == step).unwrap().verdict
+    }
+
+    /// Makes it, with the state file lost; gives what was written.
+    pub(crate) async fn up(&self, step: StepId) -> Result<Vec<String>, Failure> {
+        let before = self.api.writes().len();
+        let mut walk = self.walk(step);
+        let plan = walk.plan(&StepId::ALL.into()).await?;
+        if let Some(refusal) = plan.refusal() {
+            return Err(refusal);
+        }
+        walk.run(plan).await?;
+        Ok(self.api.writes().split_off(before))
+    }
+
+    /// Removes it; gives what was written.
+    pub(crate) async fn remove(&self, step: StepId) -> Vec<String> {
+        let before = self.api.writes().len();
+        let mut walk = self.walk(step);
+        walk.plan(&StepId::ALL.into()).await.unwrap();
+        let failures: Vec<_> = walk.remove(&[step].into()).await.iter().map(ToString::to_string).collect();
+        assert_eq!(failures, Vec::<String>::new());
+        self.api.writes().split_off(before)
+    }
+
+    pub(crate) async fn existing(&self, step: StepId) -> Vec<Resource> {
+        let mut walk = self.walk(step);
+        walk.plan(&StepId::ALL.into()).await.unwrap();
+        walk.existing([step].into(), std::time::Duration::from_secs(5)).await
+    }
+}
+
+fn cluster() -> ClusterFacts {
+    ClusterFacts {
+        name: "nemo".into(),
+        arn: "arn:aws:eks:us-east-2:123456789012:cluster/nemo".into(),
+        endpoint: "https://127.0.0.1:1".into(),
+        certificate_authority: String::new(),
+        version: "1.35".into(),
+        security_group: "sg-1".into(),
+    }
+}

@@ -1,0 +1,103 @@
+//! The step `platform`: add-ons in the AWS emulator, charts by a helm that ends at once.
+
+use std::collections::BTreeMap;
+
+use nemo::aws::Aws;
+use nemo::aws::eks::{Eks, NewCluster};
+use nemo::config::AddonPin;
+use nemo::engine::plan::Verdict;
+use nemo::engine::step::StepId;
+use serde_json::json;
+
+use crate::common::Emulator;
+use crate::deployment::Deployment;
+
+/// AWS's latencies are divided by it.
+const FACTOR: u32 = 5000;
+
+async fn deployment(emulator: &Emulator) -> Deployment {
+    let sdk = emulator.sdk().await;
+    let default = aws_sdk_ec2::Client::new(&sdk).describe_subnets().send().await.unwrap().subnets.unwrap();
+    let aws = Aws::of(sdk).unwrap();
+    let cluster = NewCluster {
+        name: "nemo".into(),
+        version: "1.35".into(),
+        role_arn: "arn:aws:iam::123456789012:role/nemo".into(),
+        subnets: default.into_iter().filter_map(|subnet| subnet.subnet_id).collect(),
+        tags: BTreeMap::from([("nemo:deployment".into(), "nemo".into())]),
+        token: "t".into(),
+    };
+    let eks = Eks::new(&aws);
+    eks.create_cluster(&cluster).await.unwrap();
+    while eks.cluster("nemo").await.unwrap().unwrap().status != "ACTIVE" {
+        tokio::task::yield_now().await;
+    }
+    let mut deployment = Deployment::new(aws);
+    for (name, version) in [("coredns", "v1.12.3-eksbuild.1"), ("aws-ebs-csi-driver", "v1.48.0-eksbuild.1"), ("aws-fsx-csi-driver", "v1.9.0-eksbuild.1")] {
+        deployment.pins.addons.insert(name.into(), AddonPin { version: version.into() });
+    }
+    deployment
+}
+
+fn of<'a>(writes: &'a [String], what: &str) -> Vec<&'a str> {
+    writes.iter().map(String::as_str).filter(|write| write.contains(what)).collect()
+}
+
+#[tokio::test]
+async fn is_made_once_and_nobody_keeps_the_installers_rights() {
+    let emulator = Emulator::start(FACTOR, None).await;
+    let deployment = deployment(&emulator).await;
+    assert!(matches!(deployment.verdict(StepId::Platform).await, Verdict::Create { .. }));
+    let writes = deployment.up(StepId::Platform).await.unwrap();
+    assert_eq!(of(&writes, "PATCH jobs/helm-").len(), 4, "{writes:?}");
+    assert_eq!(emulator.writes().await.of("eks:CreateAddon"), 3);
+    for left in ["/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/nemo-helm", "/api/v1/namespaces/nemo-system/secrets/registry"] {
+        assert!(deployment.api.get(left).is_none(), "{left}");
+    }
+    let aws_writes = emulator.writes().await;
+    assert_eq!(deployment.verdict(StepId::Platform).await, Verdict::Keep);
+    assert_eq!(deployment.up(StepId::Platform).await.unwrap(), Vec::<String>::new());
+    assert_eq!(emulator.writes().await, aws_writes);
+    assert_eq!(deployment.existing(StepId::Platform).await.len(), 3 + 4 + 3, "add-ons, releases, namespaces");
+
+    deployment.remove(StepId::Platform).await;
+    assert_eq!(deployment.existing(StepId::Platform).await, []);
+    assert_eq!(emulator.writes().await.of("eks:DeleteAddon"), 3);
+    assert!(deployment.api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/dynamoworkermetadatas.nvidia.com").is_none(), "definitions that helm leaves go, too");
+    assert_eq!(deployment.remove(StepId::Platform).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn goes_on_where_a_kill_left_it() {
+    let emulator = Emulator::start(FACTOR, None).await;
+    let deployment = deployment(&emulator).await;
+    deployment.up(StepId::Platform).await.unwrap();
+    // Killed before the rights were taken back.
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "nemo-helm",
+        "labels": {"app.kubernetes.io/managed-by": "nemo", "nemo.dev/deployment": "nemo", "nemo.dev/step": "platform"}}});
+    deployment.api.put("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/nemo-helm", binding);
+    assert!(matches!(deployment.verdict(StepId::Platform).await, Verdict::Wait { .. }));
+    assert_eq!(deployment.up(StepId::Platform).await.unwrap(), ["DELETE clusterrolebindings/nemo-helm"]);
+    // Killed while helm installed: its lock stays.
+    let path = "/api/v1/namespaces/lws-system/secrets/sh.helm.release.v1.lws.v1";
+    let mut secret = deployment.api.get(path).unwrap();
+    secret["metadata"]["labels"]["status"] = json!("pending-install");
+    deployment.api.put(path, secret);
+    assert!(matches!(deployment.verdict(StepId::Platform).await, Verdict::Update { .. }));
+    let writes = deployment.up(StepId::Platform).await.unwrap();
+    assert_eq!(of(&writes, "PATCH jobs/helm-").len(), 1, "only the chart that is not there: {writes:?}");
+    assert_eq!(deployment.verdict(StepId::Platform).await, Verdict::Keep);
+}
+
+#[tokio::test]
+async fn a_release_that_is_not_ours_is_refused() {
+    let emulator = Emulator::start(FACTOR, None).await;
+    let deployment = deployment(&emulator).await;
+    let labels = json!({"owner": "helm", "name": "lws", "version": "3", "status": "deployed"});
+    deployment.api.put(
+        "/api/v1/namespaces/lws-system/secrets/sh.helm.release.v1.lws.v3",
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "sh.helm.release.v1.lws.v3", "namespace": "lws-system", "labels": labels}}),
+    );
+    let Verdict::Refuse { why, .. } = deployment.verdict(StepId::Platform).await else { panic!("not refused") };
+    assert!(why.contains("lws-system/lws"), "{why}");
+}
