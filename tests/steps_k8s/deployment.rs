@@ -13,7 +13,7 @@ use nemo::engine::walk::Walk;
 use nemo::error::{Failure, Resource};
 use nemo::k8s::Endpoint;
 use nemo::steps::facts::{ClusterFacts, FilesystemFacts, ImagesFacts, NetworkFacts, StorageFacts, Stored, WeightsFacts};
-use nemo::steps::{Deps, platform, serve, storage};
+use nemo::steps::{self, Deps, network, platform, serve, storage};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -57,6 +57,8 @@ pub(crate) struct Deployment {
     pub(crate) api: Api,
     pub(crate) aws: Aws,
     pub(crate) file_system: String,
+    cluster: ClusterFacts,
+    csi_role: String,
     folder: tempfile::TempDir,
 }
 
@@ -64,12 +66,12 @@ impl Deployment {
     pub(crate) fn new(aws: Aws) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut flags = vec![("region".to_owned(), "us-east-2".to_owned())];
-        for what in ["rollout", "job", "addon"] {
+        for what in ["rollout", "job", "addon", "stack", "cluster"] {
             flags.push((format!("wait.{what}.every_ms"), "10".to_owned()));
-            flags.push((format!("wait.{what}.limit_s"), "10".to_owned()));
+            flags.push((format!("wait.{what}.limit_s"), "60".to_owned()));
         }
         let (spec, _) = load(&Inputs { working_folder: folder.path().to_owned(), file: None, env: vec![], flags }).unwrap();
-        Self { spec, pins: Pins::default(), api: Api::default(), aws, file_system: "fs-0123456789abcdef0".into(), folder }
+        Self { spec, pins: Pins::default(), api: Api::default(), aws, file_system: "fs-0123456789abcdef0".into(), cluster: cluster(), csi_role: String::new(), folder }
     }
 
     fn facts(&self, step: StepId) -> toml::Table {
@@ -77,8 +79,8 @@ impl Deployment {
             table_of(facts).unwrap()
         }
         match step {
-            StepId::Network => table(&NetworkFacts { csi_role_arn: "arn:aws:iam::123456789012:role/csi".into(), ..NetworkFacts::default() }),
-            StepId::Cluster => table(&cluster()),
+            StepId::Network => table(&NetworkFacts { csi_role_arn: self.csi_role.clone(), ..NetworkFacts::default() }),
+            StepId::Cluster => table(&self.cluster),
             StepId::Images => {
                 let stored =
                     |part: &str| Stored { uri: format!("123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/{part}"), tag: "1".into(), digest: format!("sha256:{}", "a".repeat(64)) };
@@ -99,10 +101,12 @@ impl Deployment {
     fn walk(&self, under_test: StepId) -> Walk {
         let (spec, pins) = (Arc::new(self.spec.clone()), Arc::new(self.pins.clone()));
         let deps = Arc::new(Deps::new(spec, pins, self.aws.clone(), reqwest::Client::new(), None));
-        let endpoint = Endpoint { url: cluster().endpoint, certificate_authority: cluster().certificate_authority };
+        let endpoint = Endpoint { url: self.cluster.endpoint.clone(), certificate_authority: self.cluster.certificate_authority.clone() };
         deps.kube_clients.get_or_make(&endpoint, "nemo", || Ok(self.api.client())).unwrap();
         let steps = StepId::ALL.into_iter().map(|id| -> Arc<dyn Step> {
             match id {
+                StepId::Network if under_test == StepId::Cluster => Arc::new(network::Network { deps: deps.clone() }),
+                StepId::Cluster if under_test == id => Arc::new(steps::cluster::Cluster { deps: deps.clone() }),
                 StepId::Platform if under_test == id => Arc::new(platform::Platform { deps: deps.clone() }),
                 StepId::Storage if under_test == id => Arc::new(storage::Storage { deps: deps.clone() }),
                 StepId::Serve if under_test == id => Arc::new(serve::Serve { deps: deps.clone() }),
@@ -131,6 +135,16 @@ impl Deployment {
         }
         walk.run(plan).await?;
         Ok(self.api.writes().split_off(before))
+    }
+
+    /// Makes network and control plane in AWS, for steps that ask there, too.
+    pub(crate) async fn make_cluster(&mut self) {
+        let mut walk = self.walk(StepId::Cluster);
+        let selected = walk.up_to(StepId::Cluster);
+        let plan = walk.plan(&selected).await.unwrap();
+        walk.run(plan).await.unwrap();
+        self.cluster = walk.facts.get(StepId::Cluster).unwrap();
+        self.csi_role = walk.facts.get::<NetworkFacts>(StepId::Network).unwrap().csi_role_arn;
     }
 
     /// Removes it; gives what was written.

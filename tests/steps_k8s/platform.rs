@@ -1,9 +1,6 @@
 //! The step `platform`: add-ons in the AWS emulator, charts by a helm that ends at once.
 
-use std::collections::BTreeMap;
-
 use nemo::aws::Aws;
-use nemo::aws::eks::{Eks, NewCluster};
 use nemo::config::AddonPin;
 use nemo::engine::plan::Verdict;
 use nemo::engine::step::StepId;
@@ -16,26 +13,20 @@ use crate::deployment::Deployment;
 const FACTOR: u32 = 5000;
 
 async fn deployment(emulator: &Emulator) -> Deployment {
-    let sdk = emulator.sdk().await;
-    let default = aws_sdk_ec2::Client::new(&sdk).describe_subnets().send().await.unwrap().subnets.unwrap();
-    let aws = Aws::of(sdk).unwrap();
-    let cluster = NewCluster {
-        name: "nemo".into(),
-        version: "1.35".into(),
-        role_arn: "arn:aws:iam::123456789012:role/nemo".into(),
-        subnets: default.into_iter().filter_map(|subnet| subnet.subnet_id).collect(),
-        tags: BTreeMap::from([("nemo:deployment".into(), "nemo".into())]),
-        token: "t".into(),
-    };
-    let eks = Eks::new(&aws);
-    eks.create_cluster(&cluster).await.unwrap();
-    while eks.cluster("nemo").await.unwrap().unwrap().status != "ACTIVE" {
-        tokio::task::yield_now().await;
-    }
-    let mut deployment = Deployment::new(aws);
-    for (name, version) in [("coredns", "v1.12.3-eksbuild.1"), ("aws-ebs-csi-driver", "v1.48.0-eksbuild.1"), ("aws-fsx-csi-driver", "v1.9.0-eksbuild.1")] {
+    let mut deployment = Deployment::new(Aws::of(emulator.sdk().await).unwrap());
+    deployment.pins.zone_id = "use2-az2".into();
+    deployment.pins.zone = "us-east-2b".into();
+    for (name, version) in [
+        ("vpc-cni", "v1.20.1-eksbuild.1"),
+        ("kube-proxy", "v1.35.0-eksbuild.1"),
+        ("eks-pod-identity-agent", "v1.3.8-eksbuild.2"),
+        ("coredns", "v1.12.3-eksbuild.1"),
+        ("aws-ebs-csi-driver", "v1.48.0-eksbuild.1"),
+        ("aws-fsx-csi-driver", "v1.9.0-eksbuild.1"),
+    ] {
         deployment.pins.addons.insert(name.into(), AddonPin { version: version.into() });
     }
+    deployment.make_cluster().await;
     deployment
 }
 
@@ -50,7 +41,7 @@ async fn is_made_once_and_nobody_keeps_the_installers_rights() {
     assert!(matches!(deployment.verdict(StepId::Platform).await, Verdict::Create { .. }));
     let writes = deployment.up(StepId::Platform).await.unwrap();
     assert_eq!(of(&writes, "PATCH jobs/helm-").len(), 4, "{writes:?}");
-    assert_eq!(emulator.writes().await.of("eks:CreateAddon"), 3);
+    assert_eq!(emulator.writes().await.of("eks:CreateAddon"), 3 + 3, "those of nodes by the step cluster");
     for left in ["/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/nemo-helm", "/api/v1/namespaces/nemo-system/secrets/registry"] {
         assert!(deployment.api.get(left).is_none(), "{left}");
     }
@@ -60,6 +51,8 @@ async fn is_made_once_and_nobody_keeps_the_installers_rights() {
     assert_eq!(emulator.writes().await, aws_writes);
     assert_eq!(deployment.existing(StepId::Platform).await.len(), 3 + 4 + 3, "add-ons, releases, namespaces");
 
+    // Helm needs a node to run on.
+    deployment.api.put("/api/v1/nodes/a", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": {"nemo.dev/role": "system"}}}));
     deployment.remove(StepId::Platform).await;
     assert_eq!(deployment.existing(StepId::Platform).await, []);
     assert_eq!(emulator.writes().await.of("eks:DeleteAddon"), 3);
