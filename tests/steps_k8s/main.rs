@@ -4,6 +4,7 @@
 
 mod api;
 #[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
 mod common;
 mod deployment;
 mod platform;
