@@ -55,7 +55,7 @@ def step_of(point: str) -> str:
     if "persistentvolume" in target:
         return "storage"
     named = next((step for step in ("weights", "bench", "serve", "test") if re.search(rf"[/-]{step}\b|\b{step}[-/]", target)), "")
-    return named or ("serve" if re.search(r"/(frontend|vllm-worker|dynamo)\b", target) else "platform")
+    return named or ("serve" if re.search(r"/(frontend|vllm-worker|dynamo)(?![\w-])", target) else "platform")
 
 
 @dataclass

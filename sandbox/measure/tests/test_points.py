@@ -26,6 +26,8 @@ def test_every_call_belongs_to_a_step() -> None:
         "kubernetes PATCH /apis/batch/v1/namespaces/nemo/jobs/bench-1": "bench",
         "kubernetes PATCH /apis/apps/v1/namespaces/nemo/deployments/frontend": "serve",
         "kubernetes PATCH /apis/batch/v1/namespaces/nemo-system/jobs/helm-lws": "platform",
+        "kubernetes PATCH /api/v1/namespaces/dynamo-system": "platform",
+        "kubernetes PATCH /api/v1/namespaces/nemo/serviceaccounts/dynamo": "serve",
     }
     assert {point: step_of(point) for point in known} == known
 
