@@ -26,7 +26,8 @@ class Write:
     method: str
     path: str
     status: int
-    made: str = ""  # resource/namespace/name of what is new because of it
+    made: str = ""  # kind, namespace and name of what is new because of it
+    gone: str = ""  # and of what it took away
     free: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
 
@@ -94,7 +95,8 @@ class Gate:
                 await _stream(there, writer, fields)
             return fields.get("connection") != "close"
         content = await _body(there, fields)
-        await self._written(Write(next(self._count), method.decode(), path.decode(), status, _made(status, content)))
+        gone = _gone(path.decode()) if method == b"DELETE" and status < 300 else ""
+        await self._written(Write(next(self._count), method.decode(), path.decode(), status, _made(status, content), gone))
         writer.write(answer + content)
         await writer.drain()
         return fields.get("connection") != "close"
@@ -172,6 +174,13 @@ def _made(status: int, content: bytes) -> str:
         return ""
     name = meta["generateName"] + "*" if meta.get("generateName") else meta["name"]
     return f"{made['kind']} {meta.get('namespace', '')}/{name}"
+
+
+def _gone(path: str) -> str:
+    """`…/namespaces/nemo/configmaps/x` as what `_made` calls it; the plural is good enough for the kinds that are made here."""
+    parts = path.split("?")[0].split("/")
+    namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-2] else ""
+    return f"{parts[-2].rstrip('s')} {namespace}/{parts[-1]}"
 
 
 def _chunks(content: bytes) -> dict[str, Any]:

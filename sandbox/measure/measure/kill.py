@@ -63,6 +63,9 @@ class Killer:
             self._seen += 1
             if write.made:
                 self.made[write.made] += 1
+            if write.gone and not write.gone.startswith("job "):  # what a Job does is dear: once, whoever removes it
+                for what in [what for what in self.made if what.lower() == write.gone]:
+                    self.made[what] -= 1
         if isinstance(self.choice, Every):
             self.progress.write_text(json.dumps({"killed": sorted(self.choice.killed), "made": self.made}))
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from test_proxies import free
 
-from measure.gate import Gate
+from measure.gate import Gate, _gone
 
 
 class Api(http.server.BaseHTTPRequestHandler):
@@ -61,6 +61,13 @@ def gate(tmp_path: Path) -> Gate:
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return Gate(("127.0.0.1", free()), ("127.0.0.1", server.server_port), tmp_path / "c", tmp_path / "k", tmp_path / "c")
+
+
+def test_what_is_gone_is_called_as_what_was_made() -> None:
+    assert _gone("/api/v1/namespaces/nemo/configmaps/bench-1?x=y") == "configmap nemo/bench-1"
+    assert _gone("/apis/batch/v1/namespaces/nemo/jobs/bench-1") == "job nemo/bench-1"
+    assert _gone("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/nemo-helm") == "clusterrolebinding /nemo-helm"
+    assert _gone("/api/v1/namespaces/nemo") == "namespace /nemo"
 
 
 def test_a_write_is_done_while_its_answer_is_held_and_reads_pass(gate: Gate) -> None:
