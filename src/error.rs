@@ -104,7 +104,7 @@ impl ServiceError {
         const CONFLICT: &[&str] = &["AlreadyExistsException", "ResourceInUseException", "RepositoryAlreadyExistsException", "EntityAlreadyExists", "Conflict", "NotOurs"];
         if self.is(CREDENTIALS) || matches!(self.status, Some(401 | 403)) {
             Kind::Credentials
-        } else if self.is(CAPACITY) {
+        } else if self.known(CAPACITY).is_some() {
             Kind::Capacity
         } else if self.is(CONFLICT) {
             Kind::Conflict
@@ -113,9 +113,16 @@ impl ServiceError {
         }
     }
 
+    /// The code, or one that is quoted in the message: a node group or a stack fails with a code of its own, and says in words why.
+    fn known(&self, codes: &[&'static str]) -> Option<&'static str> {
+        codes.iter().copied().find(|code| self.code == *code || self.message.contains(code))
+    }
+
     /// What to do about it, for the codes that have one known answer.
     pub fn hint(&self) -> Option<&'static str> {
-        match self.code.as_str() {
+        const QUOTED: &[&str] =
+            &["InsufficientInstanceCapacity", "AsgInstanceLaunchFailures", "NatGatewayLimitExceeded", "AddressLimitExceeded", "VpcLimitExceeded", "VcpuLimitExceeded"];
+        match self.known(QUOTED).unwrap_or(&self.code) {
             "ExpiredToken" | "ExpiredTokenException" => Some("the credentials have expired: sign in again (aws sso login, or new keys), then run the same command"),
             "InvalidClientTokenId" | "UnrecognizedClientException" | "SignatureDoesNotMatch" | "AuthFailure" => {
                 Some("the access key is not known or its secret is wrong: check AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
@@ -125,9 +132,14 @@ impl ServiceError {
             "InsufficientInstanceCapacity" | "AsgInstanceLaunchFailures" => {
                 Some("on demand there is none now: reserve capacity (ODCR or a Capacity Block), or try another zone with --zone")
             }
-            "NatGatewayLimitExceeded" | "AddressLimitExceeded" | "VpcLimitExceeded" | "VcpuLimitExceeded" | "ServiceQuotaExceededException" | "ServiceLimitExceeded" => {
-                Some("raise the quota named above in Service Quotas, then run the same command")
-            }
+            "ResourceLimitExceededException"
+            | "LimitExceededException"
+            | "NatGatewayLimitExceeded"
+            | "AddressLimitExceeded"
+            | "VpcLimitExceeded"
+            | "VcpuLimitExceeded"
+            | "ServiceQuotaExceededException"
+            | "ServiceLimitExceeded" => Some("raise the quota named above in Service Quotas, then run the same command"),
             _ => None,
         }
     }

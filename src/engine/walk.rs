@@ -157,6 +157,9 @@ impl Walk {
             Ok(()) => Ok(exists),
             Err(mut failure) => {
                 failure.left = exists;
+                if failure.hints.is_empty() {
+                    failure.hints.push("the same command again goes on from here; nemo status shows what is there".into());
+                }
                 Err(failure)
             }
         }
