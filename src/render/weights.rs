@@ -15,6 +15,8 @@ pub struct Weights {
     pub image: String,
     pub workers: u32,
     pub claim: String,
+    /// Of the file system behind the claim: what was fetched to another one is not here.
+    pub file_system_id: String,
     /// Holds the hub's token while it is needed.
     pub secret: String,
     /// What the agents read: JSON.

@@ -23,6 +23,8 @@ pub mod system_nodes;
 pub mod test;
 pub mod weights;
 mod weights_job;
+#[cfg(test)]
+mod weights_test;
 
 use std::sync::Arc;
 

@@ -107,7 +107,7 @@ impl Weights {
         let image = image.ok_or_else(|| fail(Kind::Usage, "the agent's image is not in ECR").hint("nemo image push"))?;
         let plan = self.plan();
         plan.check()?;
-        self.objects(KINDS).documents(rendered(&ground.storage, image, &plan)?)
+        self.objects(KINDS).documents(rendered(&ground.storage, &ground.filesystem, image, &plan)?)
     }
 
     /// The hub's token, for as long as the Job needs it.
@@ -158,13 +158,14 @@ fn pass_on(cx: &Cx, told: &mut BTreeSet<String>, said: &Progress) {
 }
 
 /// The manifests of the step, without the token.
-pub fn rendered(storage: &StorageFacts, image: String, plan: &FetchPlan) -> anyhow::Result<Vec<Rendered>> {
+pub fn rendered(storage: &StorageFacts, filesystem: &FilesystemFacts, image: String, plan: &FetchPlan) -> anyhow::Result<Vec<Rendered>> {
     render::weights(&render::Weights {
         namespace: storage.namespace.clone(),
         name: NAME.into(),
         image,
         workers: plan.workers,
         claim: storage.claim.clone(),
+        file_system_id: filesystem.id.clone(),
         secret: SECRET.into(),
         plan: serde_json::to_string_pretty(plan)?,
     })

@@ -65,6 +65,7 @@ pub(crate) fn everything() -> Vec<Rendered> {
         image: "123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/agent@sha256:00000000000000000000000000000000000000000000000000000000000000bb".into(),
         workers: 2,
         claim: "shared".into(),
+        file_system_id: "fs-0123456789abcdef0".into(),
         secret: "hub-token".into(),
         plan: r#"{"repository": "nvidia/x"}"#.into(),
     };
