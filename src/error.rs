@@ -162,6 +162,12 @@ impl Resource {
         Self { what: what.into(), id: id.into(), usd_per_hour: None }
     }
 
+    /// US dollars an hour of all of them, as far as prices are known.
+    pub fn hourly(resources: &[Self]) -> f64 {
+        // Not `sum`: that of nothing is -0.0.
+        resources.iter().filter_map(|resource| resource.usd_per_hour).fold(0.0, |sum, usd| sum + usd)
+    }
+
     /// The same with its price an hour.
     pub fn costing(mut self, usd_per_hour: Option<f64>) -> Self {
         self.usd_per_hour = usd_per_hour;

@@ -76,7 +76,7 @@ pub async fn show(global: &Global, settings: &Settings, steps: &[StepId]) -> Res
         deployment: session.spec.name.clone(),
         noted: session.noted.is_some(),
         steps: plan.planned,
-        usd_per_hour: exists.iter().filter_map(|resource| resource.usd_per_hour).sum(),
+        usd_per_hour: Resource::hourly(&exists),
         exists,
         others: others.into_keys().filter(|name| *name != session.spec.name).collect(),
     };

@@ -177,7 +177,7 @@ impl Summary {
             endpoint,
             bench: walk.facts.get(StepId::Bench).ok(),
             changed: planned.iter().filter(|planned| planned.verdict.acts()).map(|planned| planned.step).collect(),
-            usd_per_hour: exists.iter().filter_map(|resource| resource.usd_per_hour).sum(),
+            usd_per_hour: Resource::hourly(&exists),
             exists,
             next,
         }

@@ -56,7 +56,7 @@ impl Plan {
 
     /// US dollars an hour of everything in the plan, as far as prices are known.
     pub fn usd_per_hour(&self) -> f64 {
-        self.planned.iter().flat_map(|planned| &planned.makes).filter_map(|resource| resource.usd_per_hour).sum()
+        self.planned.iter().flat_map(|planned| &planned.makes).filter_map(|resource| resource.usd_per_hour).fold(0.0, |sum, usd| sum + usd)
     }
 }
 
@@ -151,7 +151,7 @@ impl Walk {
         // With nothing to do the looks of a moment ago are the answer; with something, each step looks again before it acts.
         let result = if plan.acts() || plan.refusal().is_some() { Run::new(self, &plan).go(self).await } else { self.keep_all(plan) };
         let exists = self.existing(self.steps.keys().copied().collect(), LISTING_LIMIT).await;
-        let usd_per_hour = exists.iter().filter_map(|r| r.usd_per_hour).sum();
+        let usd_per_hour = Resource::hourly(&exists);
         self.events.send(None, EventKind::Ended { ok: result.is_ok(), seconds: began.elapsed().as_secs_f64(), exists: exists.clone(), usd_per_hour });
         match result {
             Ok(()) => Ok(exists),

@@ -192,7 +192,9 @@ impl Registry {
                     if fresh.is_none() {
                         return Err(Trouble::answered(&self.host, operation, response).await);
                     }
-                    (header, renewed) = (fresh, true);
+                    // The first sign-in is no renewal: the token may run out right after it.
+                    renewed = header.is_some();
+                    header = fresh;
                 }
                 _ => return Err(Trouble::answered(&self.host, operation, response).await),
             }

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use crate::engine::event::FailureShown;
-use crate::error::Failure;
+use crate::error::{Failure, Resource};
 
 /// The last line of JSON when a command did not work.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
@@ -35,7 +35,7 @@ fn write(out: &mut impl Write, failure: &Failure) -> std::io::Result<()> {
                 None => writeln!(out, "  {} {}", resource.what, resource.id)?,
             }
         }
-        let hourly: f64 = failure.left.iter().filter_map(|resource| resource.usd_per_hour).sum();
+        let hourly: f64 = Resource::hourly(&failure.left);
         writeln!(out, "  together ${hourly:.2} an hour, as far as prices are known; `nemo cleanup` removes it")?;
     }
     for hint in &failure.hints {

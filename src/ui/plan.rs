@@ -61,6 +61,6 @@ pub fn resources(resources: &[Resource]) -> String {
     for resource in resources {
         table.add_row([resource.what.clone(), resource.id.clone(), resource.usd_per_hour.map(|usd| format!("${usd:.2}/h")).unwrap_or_default()]);
     }
-    let hourly: f64 = resources.iter().filter_map(|resource| resource.usd_per_hour).sum();
+    let hourly = Resource::hourly(resources);
     format!("{table}\ntogether about ${hourly:.2} an hour, as far as prices are known")
 }

@@ -81,15 +81,13 @@ class Exchange:
                 raise ConnectionResetError("cut by a fault rule")
             elif rule.effect in wire.KINDS:
                 status = REFUSED.get(rule.effect, 400)
-                return self.say(status, CODES.get(status, "UNKNOWN"), rule.effect)
+                return self.unsigned() if status == 401 else self.say(status, CODES.get(status, "UNKNOWN"), rule.effect)
         return None
 
     def refusal(self) -> list[bytes] | None:
         """Token, repository, immutable tag."""
         if not good(self.environ.get("HTTP_AUTHORIZATION", "")):
-            realm = f'Basic realm="https://{self.environ.get("HTTP_HOST", "")}/",service="ecr.amazonaws.com"'
-            text = "Your authorization token has expired or is missing. Reauthenticate and try again."
-            return self.say(401, "UNAUTHORIZED", text, [("WWW-Authenticate", realm)])
+            return self.unsigned()
         repository = find(self.name) if self.name else None
         if self.name and repository is None:
             text = f"The repository with name '{self.name}' does not exist in the registry with id '{SETTINGS.account}'"
@@ -102,6 +100,12 @@ class Exchange:
                 return self.say(400, "TAG_INVALID", text + "because the tag is immutable.")
             repository.__dict__.setdefault("pushed", set()).add(digest)
         return None
+
+    def unsigned(self) -> list[bytes]:
+        """Every 401 says how to sign in."""
+        realm = f'Basic realm="https://{self.environ.get("HTTP_HOST", "")}/",service="ecr.amazonaws.com"'
+        text = "Your authorization token has expired or is missing. Reauthenticate and try again."
+        return self.say(401, "UNAUTHORIZED", text, [("WWW-Authenticate", realm)])
 
     def passed_on(self) -> Iterable[bytes]:
         if self.method == "POST" and "mount=" in self.environ.get("QUERY_STRING", ""):
