@@ -192,9 +192,7 @@ impl Registry {
                     if fresh.is_none() {
                         return Err(Trouble::answered(&self.host, operation, response).await);
                     }
-                    // The first sign-in is no renewal: the token may run out right after it.
-                    renewed = header.is_some();
-                    header = fresh;
+                    (header, renewed) = (fresh, true);
                 }
                 _ => return Err(Trouble::answered(&self.host, operation, response).await),
             }
