@@ -104,6 +104,17 @@ def test_faults_happen_as_often_as_asked(hub: Client, fault: dict[str, Any], sta
     hub.ask("/_sandbox/faults", method="DELETE")
 
 
+def test_wrong_bytes_wait_for_the_request_that_holds_them(hub: Client) -> None:
+    place = f"/{TINY}/resolve/main/assets/images/notes.txt"
+    right = hub.ask(place).body
+    hub.ask("/_sandbox/faults", method="POST", body={"kind": "wrong_bytes", "repo": TINY, "after_bytes": 2, "length": 4})
+    assert hub.ask(place, Range="bytes=6-9").body == right[6:10]
+    wrong = hub.ask(place, Range="bytes=0-9").body
+    assert wrong[:2] == right[:2] and wrong[2:6] != right[2:6] and wrong[6:] == right[6:10]
+    assert hub.ask(place, Range="bytes=0-9").body == right[:10]
+    hub.ask("/_sandbox/faults", method="DELETE")
+
+
 def test_bytes_sent_twice_are_counted(hub: Client) -> None:
     hub.ask("/_sandbox/bytes", method="DELETE")
     for _ in range(2):
