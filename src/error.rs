@@ -163,9 +163,9 @@ impl Resource {
     }
 
     /// US dollars an hour of all of them, as far as prices are known.
-    pub fn hourly(resources: &[Self]) -> f64 {
+    pub fn hourly<'a>(resources: impl IntoIterator<Item = &'a Self>) -> f64 {
         // Not `sum`: that of nothing is -0.0.
-        resources.iter().filter_map(|resource| resource.usd_per_hour).fold(0.0, |sum, usd| sum + usd)
+        resources.into_iter().filter_map(|resource| resource.usd_per_hour).fold(0.0, |sum, usd| sum + usd)
     }
 
     /// The same with its price an hour.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Access, Global, Session, Settings, cluster};
+use crate::aws::tagging;
 use crate::engine::step::StepId;
 use crate::engine::walk::Walk;
 use crate::error::{Failure, Kind, Resource};
@@ -48,20 +49,13 @@ impl fmt::Display for Answer {
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     let session = Session::open(global, &Settings::default(), Access::Write).await?;
     let result = clean(&session, &args).await;
-    let place = session.place.clone();
     session.finish().await;
-    let answer = result?;
-    if args.from.is_none() {
-        place.remove()?;
-    }
-    ui::answer(global.manner(), &answer);
+    ui::answer(global.manner(), &result?);
     Ok(())
 }
 
 async fn clean(session: &Session, args: &Args) -> Result<Answer, Failure> {
-    let pins = session.pins()?.unwrap_or_default();
-    let account = session.noted.as_ref().map(|state| state.account.clone()).unwrap_or_default();
-    let (_, mut walk) = session.walk(pins, &account)?;
+    let (_, mut walk) = session.noted_walk()?;
     let selected: BTreeSet<StepId> = match args.from {
         None => StepId::ALL.into(),
         Some(step) => StepId::ALL.into_iter().filter(|other| walk.up_to(*other).contains(&step)).collect(),
@@ -71,6 +65,7 @@ async fn clean(session: &Session, args: &Args) -> Result<Answer, Failure> {
     let goes = walk.existing(selected.clone(), LISTING_LIMIT).await;
     let stays = walk.existing(StepId::ALL.into_iter().filter(|step| !selected.contains(step)).collect(), LISTING_LIMIT).await;
     if goes.is_empty() && walk.state.steps.is_empty() {
+        prove(session, &walk, &selected, Vec::new()).await?;
         return Ok(Answer { kind: "result", deployment: session.spec.name.clone(), removed: goes, left: stays });
     }
     ui::say(session.manner, format!("this goes:\n{}", ui::resources(&goes)));
@@ -81,18 +76,37 @@ async fn clean(session: &Session, args: &Args) -> Result<Answer, Failure> {
     if !args.yes {
         ui::confirm("Remove it?")?;
     }
-    let failures = walk.remove(&selected).await;
+    let mut failures = walk.remove(&selected).await;
     if selected.contains(&StepId::Cluster) && !walk.state.steps.contains_key(&StepId::Cluster) {
-        cluster::leave_kubeconfig(session)?;
+        failures.extend(cluster::leave_kubeconfig(session).err());
     }
-    let left = walk.existing(selected, LISTING_LIMIT).await;
-    verdict(&walk, failures, &left)?;
+    prove(session, &walk, &selected, failures).await?;
+    if args.from.is_none() {
+        session.place.remove()?;
+    }
     Ok(Answer { kind: "result", deployment: session.spec.name.clone(), removed: goes, left: stays })
 }
 
-/// The first failure with what is left, or the proof that nothing is.
-fn verdict(walk: &Walk, failures: Vec<Failure>, left: &[Resource]) -> Result<(), Failure> {
-    let name = &walk.state.deployment;
+/// Lists again: each step what it knows how to find, and AWS's tagging API what carries our mark, whatever made it. A listing that fails proves nothing.
+async fn prove(session: &Session, walk: &Walk, selected: &BTreeSet<StepId>, mut failures: Vec<Failure>) -> Result<(), Failure> {
+    let mut left = match walk.listing(selected.clone(), LISTING_LIMIT).await {
+        Ok(left) => left,
+        Err(failure) => {
+            failures.push(failure);
+            walk.existing(selected.clone(), LISTING_LIMIT).await
+        }
+    };
+    if selected.len() == StepId::ALL.len() && left.is_empty() {
+        match tagging::leftovers(&session.aws, &session.spec.name).await {
+            Ok(arns) => left.extend(arns.into_iter().map(|arn| Resource::new("with our tag:", arn))),
+            Err(error) => failures.push(anyhow::Error::new(error).context("listing what carries our tag").into()),
+        }
+    }
+    verdict(&session.spec.name, failures, left)
+}
+
+/// The failures as one, with what is left, or nothing to complain of.
+fn verdict(name: &str, failures: Vec<Failure>, left: Vec<Resource>) -> Result<(), Failure> {
     let mut failures = failures.into_iter();
     let mut failure = match failures.next() {
         None if left.is_empty() => return Ok(()),
@@ -101,10 +115,11 @@ fn verdict(walk: &Walk, failures: Vec<Failure>, left: &[Resource]) -> Result<(),
             for other in failures {
                 first.kind = first.kind.min(other.kind);
                 first.message = format!("{}; {other}", first.message);
+                first.hints.extend(other.hints);
             }
             first
         }
     };
-    failure.left = left.to_vec();
+    failure.left = left;
     Err(failure.hint(format!("nemo cleanup --name {name} again: it goes on with what is left")))
 }

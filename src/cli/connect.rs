@@ -12,10 +12,13 @@ use crate::k8s::{Target, forward};
 use crate::steps::facts::{ClusterFacts, ServeFacts};
 use crate::ui;
 
+/// The port of this machine, unless another is asked for.
+pub(super) const PORT: u16 = 8000;
+
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Port on 127.0.0.1; 0: any that is free
-    #[arg(long, value_name = "PORT", default_value_t = 8000)]
+    #[arg(long, value_name = "PORT", default_value_t = PORT)]
     port: u16,
 }
 
@@ -40,12 +43,11 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     let found = find(&session).await;
     session.finish().await;
     let (client, serve) = found?;
-    let target = Target { namespace: serve.namespace, service: serve.service, port: serve.port };
+    let target = Target { namespace: serve.namespace.clone(), service: serve.service.clone(), port: serve.port };
     let tell = Arc::new(move |text: String| ui::say(manner, text));
     let forward = forward(client, target, args.port, tell).await.map_err(anyhow::Error::new)?;
     let url = format!("http://{}", forward.address());
-    let body = serde_json::json!({"model": serve.model, "messages": [{"role": "user", "content": "What is 17 + 25? Answer with the number only."}]});
-    let curl = format!("curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'");
+    let curl = serve.curl(&url);
     ui::say(manner, format!("{url} leads to {} until Ctrl-C; pods may come and go meanwhile. Try:", serve.model));
     ui::answer(manner, &Answer { kind: "connected", url, model: serve.model, curl });
     // Ended by the user, as asked: no failure.
@@ -55,8 +57,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
 
 /// The client and where the frontend is: by the notes, or with lost notes by looking.
 async fn find(session: &Session) -> Result<(kube::Client, ServeFacts), Failure> {
-    let account = session.noted.as_ref().map(|state| state.account.clone()).unwrap_or_default();
-    let (deps, mut walk) = session.walk(session.pins()?.unwrap_or_default(), &account)?;
+    let (deps, mut walk) = session.noted_walk()?;
     if walk.facts.table(StepId::Serve).is_none() {
         let steps = walk.up_to(StepId::Serve);
         walk.plan(&steps).await?;

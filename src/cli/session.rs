@@ -102,6 +102,12 @@ impl Session {
         Ok((deps, walk))
     }
 
+    /// The walk by the notes alone, for commands that ask no question of the check.
+    pub fn noted_walk(&self) -> Result<(Arc<Deps>, Walk), Failure> {
+        let account = self.noted.as_ref().map(|state| state.account.clone()).unwrap_or_default();
+        self.walk(self.pins()?.unwrap_or_default(), &account)
+    }
+
     /// Waits until everything that was said is shown. The walk must be gone by then: it holds a sender.
     pub async fn finish(self) {
         let Self { events, listening, .. } = self;

@@ -34,7 +34,7 @@ pub(super) struct Answer {
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.noted {
+        if !self.noted && !self.exists.is_empty() {
             writeln!(f, "there are no notes about {:?} here; this was found by its tags. `nemo up --name {}` takes it up again", self.deployment, self.deployment)?;
         }
         for step in &self.steps {
@@ -64,9 +64,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
 /// The state of these steps.
 pub async fn show(global: &Global, settings: &Settings, steps: &[StepId]) -> Result<(), Failure> {
     let session = Session::open(global, settings, Access::Read).await?;
-    let pins = session.pins()?.unwrap_or_default();
-    let account = session.noted.as_ref().map(|state| state.account.clone()).unwrap_or_default();
-    let (_, mut walk) = session.walk(pins, &account)?;
+    let (_, mut walk) = session.noted_walk()?;
     let all = steps.iter().copied().collect();
     let (plan, others) = tokio::join!(walk.plan(&all), aws::tagging::deployments(&session.aws));
     let (plan, others) = (plan?, others.map_err(anyhow::Error::new)?);

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Access, Global, Session, Settings, cluster};
+use super::{Access, Global, Session, Settings, cluster, connect};
 use crate::config::Pins;
 use crate::engine::event::EventKind;
 use crate::engine::plan::Planned;
@@ -116,10 +116,12 @@ pub async fn checked_plan(session: &Session, selection: &Selection) -> Result<(W
             None => Ok(()),
         }
     };
-    if let (Some(pins), Some(state)) = (session.pins()?, &session.noted) {
-        let (checked, looked) = tokio::join!(session.check(), look(pins, &state.account));
-        refuse(&checked?.0)?;
-        return looked;
+    if let (Some(noted), Some(state)) = (session.pins()?, &session.noted) {
+        let (checked, looked) = tokio::join!(session.check(), look(noted.clone(), &state.account));
+        let (report, pins) = checked?;
+        refuse(&report)?;
+        // Settings that changed since are resolved anew: then the look was at the wrong thing.
+        return if pins == noted { looked } else { look(pins, &state.account).await };
     }
     let (report, pins) = session.check().await?;
     refuse(&report)?;
@@ -159,10 +161,7 @@ impl Summary {
     fn new(walk: &Walk, planned: &[Planned], exists: Vec<Resource>) -> Self {
         let flag = if walk.state.deployment == "nemo" { String::new() } else { format!(" --name {}", walk.state.deployment) };
         let endpoint = walk.facts.get::<ServeFacts>(StepId::Serve).ok().map(|facts| Endpoint {
-            curl: format!(
-                "curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' -d '{{\"model\":\"{}\",\"messages\":[{{\"role\":\"user\",\"content\":\"What is 17 + 25?\"}}]}}'",
-                facts.model
-            ),
+            curl: facts.curl(&format!("http://127.0.0.1:{}", connect::PORT)),
             model: facts.model,
             service: facts.service,
             namespace: facts.namespace,

@@ -75,10 +75,8 @@ async fn status(settings: &Settings, global: &Global) -> Result<(), Failure> {
 }
 
 async fn looked(session: &Session) -> Result<Answer, Failure> {
-    let pins = session.pins()?.unwrap_or_default();
-    let pin = pins.weights.clone();
-    let account = session.noted.as_ref().map(|state| state.account.clone()).unwrap_or_default();
-    let (_, mut walk) = session.walk(pins, &account)?;
+    let (deps, mut walk) = session.noted_walk()?;
+    let pin = deps.pins.weights.clone();
     let plan = walk.plan(&[StepId::Weights].into()).await?;
     let verdict = plan.planned.iter().find(|planned| planned.step == StepId::Weights).map(|planned| &planned.verdict);
     let ready = verdict.is_some_and(|verdict| verdict.word() == "keep");

@@ -56,7 +56,7 @@ impl Plan {
 
     /// US dollars an hour of everything in the plan, as far as prices are known.
     pub fn usd_per_hour(&self) -> f64 {
-        self.planned.iter().flat_map(|planned| &planned.makes).filter_map(|resource| resource.usd_per_hour).fold(0.0, |sum, usd| sum + usd)
+        Resource::hourly(self.planned.iter().flat_map(|planned| &planned.makes))
     }
 }
 
@@ -106,8 +106,11 @@ impl Walk {
             let Some(ended) = looking.join_next().await else { break };
             let (id, result) = ended.map_err(bug)?;
             let found = result.map_err(|error| Failure::of(Some(id.as_str()), &error))?;
-            if let Seen::Ready { facts, .. } = &found {
-                self.facts.extend(id, facts.clone());
+            match &found {
+                Seen::Ready { facts, .. } => self.facts.extend(id, facts.clone()),
+                // Notes about what is gone would send others to an address where nothing is.
+                Seen::Absent => self.facts.forget(id),
+                _ => {}
             }
             seen.insert(id, found);
         }
@@ -177,24 +180,32 @@ impl Walk {
         Ok(())
     }
 
-    /// What exists of these steps. What cannot be listed in time is told from the notes.
+    /// What exists of these steps. What cannot be listed in time is told from the notes: good enough to say what is left, no proof.
     pub async fn existing(&self, steps: BTreeSet<StepId>, limit: Duration) -> Vec<Resource> {
+        let noted = |id: StepId| if self.state.steps.contains_key(&id) { self.steps[&id].makes() } else { Vec::new() };
+        self.listed(steps, limit).await.into_iter().flat_map(|(id, found)| found.unwrap_or_else(|_| noted(id))).collect()
+    }
+
+    /// What exists of these steps, by listing and nothing else: what could not be listed is a failure.
+    pub async fn listing(&self, steps: BTreeSet<StepId>, limit: Duration) -> Result<Vec<Resource>, Failure> {
+        let mut found = Vec::new();
+        for (id, resources) in self.listed(steps, limit).await {
+            found.extend(resources.map_err(|error| Failure::of(Some(id.as_str()), &error.context("listing what exists")))?);
+        }
+        Ok(found)
+    }
+
+    async fn listed(&self, steps: BTreeSet<StepId>, limit: Duration) -> BTreeMap<StepId, anyhow::Result<Vec<Resource>>> {
         let (reports, _ignored) = mpsc::unbounded_channel();
         let mut listing = JoinSet::new();
         for id in steps {
             let (step, cx) = (self.steps[&id].clone(), self.cx(id, &reports));
-            let noted = self.state.steps.contains_key(&id);
             listing.spawn(async move {
-                match tokio::time::timeout(limit, step.existing(&cx)).await {
-                    Ok(Ok(found)) => (id, found),
-                    _ if noted => (id, step.makes()),
-                    _ => (id, Vec::new()),
-                }
+                let found = tokio::time::timeout(limit, step.existing(&cx)).await;
+                (id, found.unwrap_or_else(|_| Err(fail(Kind::Timeout, format!("no answer within {}", clock::words(limit))).into())))
             });
         }
-        let mut found: Vec<_> = listing.join_all().await;
-        found.sort_by_key(|(id, _)| *id);
-        found.into_iter().flat_map(|(_, resources)| resources).collect()
+        listing.join_all().await.into_iter().collect()
     }
 
     /// Removes these steps, the last first, as many at once as nothing else stands on; goes on past failures and collects them.
@@ -235,6 +246,7 @@ impl Walk {
             match result {
                 Ok(()) => {
                     self.state.steps.remove(&id);
+                    self.facts.forget(id);
                     if let Err(error) = self.place.write(&self.state) {
                         failures.push(Failure::of(Some(id.as_str()), &error));
                     }
@@ -355,6 +367,11 @@ impl Run {
             Some(failure) => Err(failure),
             None if walk.stop.is_cancelled() && !self.open.is_empty() => {
                 Err(Failure::new(Kind::Interrupted, "stopped").hint("run the same command to go on; `nemo cleanup` removes what exists"))
+            }
+            // `Walk::unmet` refuses such a selection before; never end as if it had been done.
+            None if !self.open.is_empty() => {
+                let open: Vec<_> = self.open.iter().map(|id| id.as_str()).collect();
+                Err(Failure::new(Kind::Bug, format!("not begun, since something that they need is not there: {}", open.join(", "))))
             }
             None => Ok(()),
         }

@@ -20,6 +20,8 @@ struct World {
     there: BTreeSet<StepId>,
     failing: BTreeSet<StepId>,
     foreign: BTreeSet<StepId>,
+    /// Nothing can be listed: credentials have expired, say.
+    blind: bool,
 }
 
 type Shared = Arc<Mutex<World>>;
@@ -78,6 +80,9 @@ impl Step for Fake {
         Ok(())
     }
     async fn existing(&self, _cx: &Cx) -> anyhow::Result<Vec<Resource>> {
+        if self.world.lock().unwrap().blind {
+            return Err(fail(Kind::Credentials, "the token has expired").into());
+        }
         Ok(if self.world.lock().unwrap().there.contains(&self.id) { self.makes() } else { vec![] })
     }
 }
@@ -247,6 +252,30 @@ async fn removes_backwards_and_goes_on_past_failures() {
     bench.world.lock().unwrap().failing.clear();
     assert!(walk.remove(&ids(&FOUR)).await.is_empty());
     assert!(walk.existing(ids(&FOUR), std::time::Duration::from_secs(1)).await.is_empty());
+}
+
+/// What could not be listed is never taken for gone.
+#[tokio::test]
+async fn a_listing_that_fails_proves_nothing() {
+    let bench = Bench::new();
+    let mut walk = bench.walk(bench.steps());
+    let plan = walk.plan(&ids(&FOUR)).await.unwrap();
+    walk.run(plan).await.unwrap();
+    bench.world.lock().unwrap().blind = true;
+    let limit = std::time::Duration::from_secs(1);
+    let failure = walk.listing(ids(&FOUR), limit).await.unwrap_err();
+    assert_eq!((failure.kind, failure.step), (Kind::Credentials, Some("network")));
+    assert_eq!(walk.existing(ids(&FOUR), limit).await.len(), 4, "the notes say what there should be");
+}
+
+#[tokio::test]
+async fn steps_that_cannot_begin_are_no_success() {
+    let bench = Bench::new();
+    let mut walk = bench.walk(bench.steps());
+    let plan = walk.plan(&ids(&[StepId::GpuNodes])).await.unwrap();
+    let failure = walk.run(plan).await.unwrap_err();
+    assert_eq!(failure.kind, Kind::Bug);
+    assert!(failure.message.contains("gpu-nodes"), "{}", failure.message);
 }
 
 #[tokio::test]

@@ -115,6 +115,14 @@ pub struct ServeFacts {
     pub model: String,
 }
 
+impl ServeFacts {
+    /// A question as a command line to copy; `url` is where the frontend is reached.
+    pub fn curl(&self, url: &str) -> String {
+        let body = serde_json::json!({"model": self.model, "messages": [{"role": "user", "content": "What is 17 + 25? Answer with the number only."}]});
+        format!("curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'")
+    }
+}
+
 /// Noted by `test`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TestFacts {

@@ -35,7 +35,7 @@ fn write(out: &mut impl Write, failure: &Failure) -> std::io::Result<()> {
                 None => writeln!(out, "  {} {}", resource.what, resource.id)?,
             }
         }
-        let hourly: f64 = Resource::hourly(&failure.left);
+        let hourly = Resource::hourly(&failure.left);
         writeln!(out, "  together ${hourly:.2} an hour, as far as prices are known; `nemo cleanup` removes it")?;
     }
     for hint in &failure.hints {

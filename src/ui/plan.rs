@@ -11,17 +11,16 @@ use crate::error::Resource;
 pub fn plan(planned: &[Planned]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(["step", "verdict", "what", "$/h", "needs"]);
-    let mut hourly = 0.0;
     for row in planned {
-        let usd: Vec<f64> = row.makes.iter().filter_map(|resource| resource.usd_per_hour).collect();
-        hourly += usd.iter().sum::<f64>();
-        let price = if usd.is_empty() { String::new() } else { format!("{:.2}", usd.iter().sum::<f64>()) };
+        let priced = row.makes.iter().any(|resource| resource.usd_per_hour.is_some());
+        let price = if priced { format!("{:.2}", Resource::hourly(&row.makes)) } else { String::new() };
         let verdict = match row.verdict.why() {
             "" => row.verdict.word().to_owned(),
             why => format!("{}: {why}", row.verdict.word()),
         };
         table.add_row([row.step.to_string(), verdict, grouped(&row.makes).join("\n"), price, short(&row.needs)]);
     }
+    let hourly = Resource::hourly(planned.iter().flat_map(|row| &row.makes));
     let mut text = table.to_string();
     let _ = write!(text, "\ntogether about ${hourly:.2} an hour while it exists");
     text

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -188,3 +189,47 @@ def test_a_cluster_of_the_same_name_that_is_not_ours(world: World) -> None:
     answer = verdicts(world, CONFLICT, "--name", "taken")["names"]
     assert "cluster taken" in answer["answer"] and "--name" in answer["fix"]
     assert "not ours" in refused(world, CONFLICT, "up", "--name", "taken", "--yes")
+
+
+@pytest.fixture
+def notes(world: World) -> Iterator[Path]:
+    """The state file, whatever a test writes into it."""
+    path = world.folder / ".nemo" / "nemo.toml"
+    path.parent.mkdir(exist_ok=True)
+    yield path
+    path.unlink()
+
+
+def test_state_of_a_newer_version(world: World, notes: Path) -> None:
+    text = 'version = 9\nwritten_by = "7.1.0"\n'
+    notes.write_text(text)
+    done = world.nemo("up", "--yes")
+    assert done.returncode == CONFIG, done.stderr
+    assert ".nemo/nemo.toml" in done.stderr and "use nemo 7.1.0 or later" in done.stderr
+    assert notes.read_text() == text
+
+
+def test_state_that_is_cut(world: World, notes: Path) -> None:
+    text = 'version = 1\nwritten_by = "0.1.0"\ndeployment = "ne'
+    notes.write_text(text)
+    message = refused(world, CONFIG, "up", "--yes")
+    assert ".nemo/nemo.toml" in message and "nemo status" in message
+    assert notes.read_text() == text
+
+
+def in_small_folder(world: World, options: str, fill: str) -> str:
+    """`nemo up` in a file system of its own; it must end as a local failure that says what to do."""
+    place = world.folder / "home"
+    done = world.exec("unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o {options} tmpfs {place} && cd {place} && {fill}; exec {BIN} up --yes")
+    assert done.returncode == 17, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stderr
+
+
+def test_read_only_folder(world: World) -> None:
+    assert "Read-only file system" in in_small_folder(world, "ro", "true")
+
+
+def test_full_disk(world: World) -> None:
+    """Lock and log are there; the first note does not fit, so nothing is begun."""
+    message = in_small_folder(world, "size=16k", "mkdir .nemo && : > .nemo/nemo.lock && head -c 100000 /dev/zero > fill 2> /dev/null")
+    assert "No space left on device" in message

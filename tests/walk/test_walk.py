@@ -4,10 +4,46 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
+import sys
 import time
 
-from conftest import BINARY, World
+import jsonschema
+import pytest
+from conftest import BINARY, ROOT, SANDBOX, World
+
+STEPS = ["network", "cluster", "system-nodes", "gpu-nodes", "images", "filesystem", "platform", "storage", "weights", "serve", "test", "bench"]
+
+
+@pytest.fixture(scope="module")
+def foreign(world: World) -> str:
+    """Things of somebody else, beside ours and named like ours, that every test leaves as they are: a program that lists them."""
+    made = world.exec(sys.executable, "-c", FOREIGN + MAKE)
+    assert made.returncode == 0, made.stderr
+    return world.exec(sys.executable, "-c", FOREIGN + LIST).stdout
+
+
+FOREIGN = """
+import boto3, json
+ec2, ecr, iam, fsx = (boto3.client(s) for s in ("ec2", "ecr", "iam", "fsx"))
+def everything():
+    vpcs = [v["VpcId"] for v in ec2.describe_vpcs(Filters=[{"Name": "tag:owner", "Values": ["else"]}])["Vpcs"]]
+    subnets = [s["SubnetId"] for s in ec2.describe_subnets(Filters=[{"Name": "vpc-id", "Values": vpcs or ["none"]}])["Subnets"]]
+    repositories = [r["repositoryName"] for r in ecr.describe_repositories()["repositories"] if "else" in r["repositoryName"]]
+    roles = [r["RoleName"] for r in iam.list_roles()["Roles"] if "else" in r["RoleName"]]
+    systems = [f["FileSystemId"] for f in fsx.describe_file_systems()["FileSystems"] if {"Key": "nemo:deployment", "Value": "else"} in f.get("Tags", [])]
+    return dict(vpcs=vpcs, subnets=subnets, repositories=repositories, roles=roles, systems=systems)
+"""
+MAKE = """
+tags = [{"Key": "owner", "Value": "else"}, {"Key": "nemo:deployment", "Value": "else"}]
+vpc = ec2.create_vpc(CidrBlock="10.99.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}])["Vpc"]["VpcId"]
+subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.99.0.0/20", AvailabilityZone="us-east-2b")["Subnet"]["SubnetId"]
+ecr.create_repository(repositoryName="else/nemo")
+iam.create_role(RoleName="nemo-else", AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": []}))
+fsx.create_file_system(FileSystemType="LUSTRE", StorageCapacity=1200, SubnetIds=[subnet], Tags=tags, LustreConfiguration={"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250})
+"""
+LIST = "print(json.dumps(everything(), sort_keys=True))\n"
 
 
 def events(text: str) -> list[dict]:
@@ -23,9 +59,28 @@ def test_no_terminal_and_no_yes_is_exit_2_and_nothing_made(world: World) -> None
     assert world.writes(before) == []
 
 
+def test_ctrl_c_says_what_exists_and_the_next_walk_goes_on(world: World, foreign: str) -> None:
+    with subprocess.Popen(world.command(BINARY, "up", "--yes", "--output", "json"), cwd=world.folder, env=world.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
+        assert up.stdout and up.stderr
+        for line in up.stdout:
+            if json.loads(line).get("step") == "cluster":
+                break
+        up.send_signal(signal.SIGINT)
+        told = events(up.stdout.read())
+        said = up.stderr.read()
+    assert up.returncode == 130, said
+    assert told[-1]["failure"]["exit_code"] == 130
+    assert any(left["what"].startswith("EKS cluster") for left in told[-1]["failure"]["left"]), told[-1]
+    assert "what exists now" in said and "nemo cleanup" in said
+
+
 def test_up_from_nothing_to_numbers(world: World) -> None:
     done = world.ok("up", "--instance", "p5en.48xlarge", "--yes", "--output", "json")
     told = events(done.stdout)
+    published = {name: json.loads((ROOT / "schemas" / f"{name}.json").read_text()) for name in ("event", "up")}
+    for line in told[:-1]:
+        jsonschema.validate(line, published["event"])
+    jsonschema.validate(told[-1], published["up"])
     result = told[-1]
     assert result["kind"] == "result"
     assert result["bench"]["errors"] == 0
@@ -36,7 +91,7 @@ def test_up_from_nothing_to_numbers(world: World) -> None:
     assert result["usd_per_hour"] > 60
     assert "curl" in result["endpoint"]["curl"]
     finished = [event["step"] for event in told if event["kind"] == "finished"]
-    assert sorted(finished) == sorted(["network", "cluster", "system-nodes", "gpu-nodes", "images", "filesystem", "platform", "storage", "weights", "serve", "test", "bench"])
+    assert sorted(finished) == sorted(STEPS)
 
 
 def test_up_again_writes_nothing(world: World) -> None:
@@ -46,6 +101,15 @@ def test_up_again_writes_nothing(world: World) -> None:
     assert "nothing to do" in done.stderr
     assert world.writes(before) == []
     assert time.monotonic() - began < 30
+
+
+def test_the_api_server_takes_every_document_strictly(world: World) -> None:
+    """tests/strict.rs, with the cluster that it needs."""
+    environment = subprocess.run([SANDBOX, "env", "--name", world.name], capture_output=True, text=True, check=True).stdout
+    command = f"{environment}\ncargo test --quiet --locked --test strict -- --ignored"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout, done.stdout
 
 
 def test_kubectl_works_through_the_entry_that_nemo_wrote(world: World) -> None:
@@ -113,12 +177,12 @@ def test_status_finds_it_again_without_notes(world: World) -> None:
     notes.with_suffix(".away").rename(notes)
 
 
-def test_cleanup_takes_ours_and_nothing_else(world: World) -> None:
-    foreign = world.exec("kubectl", "create", "namespace", "somebody-elses")
-    assert foreign.returncode == 0, foreign.stderr
+def test_cleanup_takes_ours_and_nothing_else(world: World, foreign: str) -> None:
+    assert [len(ids) for ids in json.loads(foreign).values()] == [1] * 5, foreign
     done = world.ok("cleanup", "--yes")
     assert "nothing of" in done.stdout
-    assert world.ok("status", "--output", "json").stdout.count('"exists":[]') == 1
+    assert world.exec(sys.executable, "-c", FOREIGN + LIST).stdout == foreign
+    assert events(world.ok("status", "--output", "json").stdout)[-1]["exists"] == []
     assert not (world.folder / ".nemo" / "nemo.toml").exists()
     again = world.ok("cleanup", "--yes")
     assert "nothing of" in again.stdout

@@ -14,11 +14,11 @@ from images import store
 
 HELM = cli.CACHE / "bin" / "helm"
 LIST = Path(__file__).resolve().parents[1] / "images.toml"
-pytestmark = pytest.mark.skipif(not HELM.exists(), reason="helm is built by scripts/setup")
 NVIDIA, EFA, DYNAMO = "nvidia-device-plugin-0.17.4", "aws-efa-k8s-device-plugin-v0.5.30", "dynamo-platform-1.6.1"
 
 
 def helm(chart: str, *sets: str) -> subprocess.CompletedProcess[str]:
+    assert HELM.exists(), "scripts/setup builds it"
     archive = next((store.make(cli.CACHE, LIST) / "charts").rglob(f"{chart}.tgz"))
     name = chart.rpartition("-")[0]
     words = [word for one in sets for word in ("--set-json" if "=[" in one or "={" in one else "--set", one)]
