@@ -1,59 +1,47 @@
-"""`/manager` of the operator image: `crd-apply` applies the CRDs and ends; without it, a pod that is alive and Ready.
+"""`/manager` of the operator image: `crd-apply` applies the CRDs and ends; without it, the manager.
 
-It does not reconcile yet: a DynamoGraphDeployment stays as it is written.
+`crd-print FILE…` is the sandbox's own: the CRDs as JSON, from the API server's OpenAPI documents (`kubectl get --raw /openapi/v3/api/v1`, …/apis/autoscaling/v2).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
-import ssl
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from . import crds
+from .api import APPLY, Api, Refused
+from .core_types import DOCUMENTS, Core
 
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
-
-class Api:
-    """The API server as a pod's service account reaches it."""
-
-    def __init__(self) -> None:
-        self.url = f"https://{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ.get('KUBERNETES_SERVICE_PORT', '443')}"
-        self.tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-
-    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        headers = {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}", "Content-Type": "application/apply-patch+yaml"}
-        data = json.dumps(body).encode() if body else None
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, context=self.tls, timeout=30) as answer:
-                return json.load(answer)  # type: ignore[no-any-return]
-        except urllib.error.HTTPError as refused:
-            raise SystemExit(f"{method} {path}: {refused.code} {refused.read().decode(errors='replace')[:500]}") from None
+CRDS = "apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def apply_crds() -> None:
-    api, namespace = Api(), (ACCOUNT / "namespace").read_text()
-    base = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
-    for crd in crds.all_of_them(namespace):
+    api = Api()
+    core = Core(*(api.ask("GET", f"openapi/v3/{document}") for document in DOCUMENTS))
+    for crd in crds.all_of_them(api.namespace, core):
         name = crd["metadata"]["name"]
-        api.ask("PATCH", f"{base}{name}?fieldManager=dynamo-operator-crd-apply&force=true", crd)
+        try:
+            api.ask("PATCH", f"{CRDS}/{name}?fieldManager=dynamo-operator-crd-apply&force=true", crd, APPLY)
+        except Refused as refused:
+            raise SystemExit(str(refused)) from None
         deadline = time.monotonic() + 30
-        while not _established(api.ask("GET", base + name)):
+        while not _established(api.ask("GET", f"{CRDS}/{name}")):
             if time.monotonic() > deadline:
                 raise SystemExit(f"{name} is not established after 30 s")
             time.sleep(0.1)
         print(f"applied {name}", flush=True)
+
+
+def print_crds(files: list[str], namespace: str) -> None:
+    core = Core(*(json.loads(Path(file).read_text()) for file in files))
+    json.dump({"apiVersion": "v1", "kind": "List", "items": crds.all_of_them(namespace, core)}, sys.stdout)
 
 
 def _established(crd: dict[str, Any]) -> bool:
@@ -74,13 +62,17 @@ class Probe(BaseHTTPRequestHandler):
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="manager")
-    parser.add_argument("command", nargs="?", choices=["crd-apply"])
+    parser.add_argument("command", nargs="?", choices=["crd-apply", "crd-print"])
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--namespace", default="dynamo-system")
     parser.add_argument("--health-probe-bind-address", default=":8081")
     for flag in ("--metrics-bind-address", "--config", "--operator-version"):
         parser.add_argument(flag)
     args = parser.parse_args(sys.argv[1:])
-    if args.command:
+    if args.command == "crd-apply":
         return apply_crds()
+    if args.command == "crd-print":
+        return print_crds(args.files, args.namespace)
     host, _, port = args.health_probe_bind_address.rpartition(":")
     server = ThreadingHTTPServer((host, int(port)), Probe)
     # As a container's first process it has to take the signal itself.

@@ -1,6 +1,6 @@
 """The operator's CustomResourceDefinitions, structural, built from `fields.tsv`: what was read in the upstream CRDs (2026-11-30; 1.4 to 1.5-dev).
 
-Core Kubernetes types are named there and not opened: they keep what they are given. The count of CEL rules is all the table has of them.
+Core Kubernetes types are named there; `core_types` opens them. CEL rules are in `rules`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+
+from . import rules
+from .core_types import Core
 
 TABLE = Path(__file__).with_name("fields.tsv")
 GROUP = "nvidia.com"
@@ -33,11 +36,11 @@ KINDS = {
 }
 
 
-def all_of_them(namespace: str) -> list[dict[str, Any]]:
-    return [crd(kind, short, versions, namespace) for kind, (short, versions) in KINDS.items()]
+def all_of_them(namespace: str, core: Core) -> list[dict[str, Any]]:
+    return [crd(kind, short, versions, namespace, core) for kind, (short, versions) in KINDS.items()]
 
 
-def crd(kind: str, short: str, versions: list[str], namespace: str) -> dict[str, Any]:
+def crd(kind: str, short: str, versions: list[str], namespace: str, core: Core) -> dict[str, Any]:
     plural = kind.lower() + "s"
     worker = kind == "DynamoWorkerMetadata"
     spec: dict[str, Any] = {
@@ -47,7 +50,7 @@ def crd(kind: str, short: str, versions: list[str], namespace: str) -> dict[str,
         "versions": [
             {
                 "name": version, "served": True, "storage": version == versions[-1],
-                "schema": {"openAPIV3Schema": _worker_metadata() if worker else schema(kind, version)},
+                "schema": {"openAPIV3Schema": _worker_metadata() if worker else schema(kind, version, core)},
                 **({} if worker else {"subresources": {"status": {}}}),
             }
             for version in versions
@@ -60,23 +63,34 @@ def crd(kind: str, short: str, versions: list[str], namespace: str) -> dict[str,
     return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
 
 
-def schema(kind: str, version: str) -> dict[str, Any]:
+def schema(kind: str, version: str, core: Core) -> dict[str, Any]:
     root: dict[str, Any] = {"type": "object", "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}}
     mine = [r for r in rows() if r["kind"] == kind and r["apiVersion"] == f"{GROUP}/{version}"]
     if not mine:
         root["properties"] |= {"spec": dict(OPEN), "status": dict(OPEN)}
         return root
     for row in mine:
-        *parents, name = re.findall(r"[^.\[\]]+|\[\]", row["path"])
+        *parents, name = _parts(row["path"])
         place = root
         for part in parents:
             place = _into(place, part)
         if name in ("*", "[]"):
             continue
-        place.setdefault("properties", {})[name] = _field(row)
+        place.setdefault("properties", {})[name] = _field(row, core)
         if row["required"] == "yes":
             place.setdefault("required", []).append(name)
+        if name == "mainContainer":  # beside it, the other containers of a pod are extra
+            place["required"].remove("containers")
+    for path, rule in rules.of(kind, version):
+        place = root
+        for part in _parts(path):
+            place = _into(place, part)
+        place.setdefault("x-kubernetes-validations", []).append(rule.schema())
     return root
+
+
+def _parts(path: str) -> list[str]:
+    return re.findall(r"[^.\[\]]+|\[\]", path)
 
 
 def rows() -> list[dict[str, str]]:
@@ -92,14 +106,14 @@ def _into(place: dict[str, Any], part: str) -> dict[str, Any]:
     return place.setdefault("properties", {}).setdefault(part, {"type": "object"})  # type: ignore[no-any-return]
 
 
-def _field(row: dict[str, str]) -> dict[str, Any]:
+def _field(row: dict[str, str], core: Core) -> dict[str, Any]:
     kind = row["type"]
     if kind.startswith("list of "):
-        found: dict[str, Any] = {"type": "array", "items": _simple(kind[8:])}
+        found: dict[str, Any] = {"type": "array", "items": _simple(kind[8:], core)}
     elif kind.startswith("map of "):
-        found = {"type": "object", "additionalProperties": _simple(kind[7:])}
+        found = {"type": "object", "additionalProperties": _simple(kind[7:], core)}
     else:
-        found = _simple(kind)
+        found = _simple(kind, core)
     if row["enum"]:
         found["enum"] = row["enum"].split(",")
     if row["default"]:
@@ -120,8 +134,8 @@ def _field(row: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def _simple(kind: str) -> dict[str, Any]:
-    return dict(SIMPLE.get(kind, OPEN))
+def _simple(kind: str, core: Core) -> dict[str, Any]:
+    return core.open(kind) or dict(SIMPLE.get(kind, OPEN))
 
 
 def _worker_metadata() -> dict[str, Any]:
