@@ -17,6 +17,7 @@ from typing import Any
 
 from . import crds
 from .api import APPLY, Api, Refused
+from .controller import Controller
 from .core_types import DOCUMENTS, Core
 
 CRDS = "apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -74,11 +75,14 @@ def main() -> None:
     if args.command == "crd-print":
         return print_crds(args.files, args.namespace)
     host, _, port = args.health_probe_bind_address.rpartition(":")
-    server = ThreadingHTTPServer((host, int(port)), Probe)
+    probes = ThreadingHTTPServer((host, int(port)), Probe)
+    threading.Thread(target=probes.serve_forever, daemon=True).start()
+    api = Api()
+    controller = Controller(api, {group["name"] for group in api.ask("GET", "apis")["groups"]})
     # As a container's first process it has to take the signal itself.
-    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
-    print("starting manager (applies CRDs, does not reconcile)", flush=True)
-    server.serve_forever()
+    signal.signal(signal.SIGTERM, lambda *_: controller.stop())
+    print(f"starting manager, multinode by LeaderWorkerSet: {controller.multinode}", flush=True)
+    controller.run()
 
 
 main()

@@ -15,6 +15,9 @@ import boto3
 import pytest
 import requests
 
+SANDBOX = Path(__file__).resolve().parents[2]
+RUN = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nemo" / "sandbox" / os.environ.get("SANDBOX_NAME", "default")
+MODEL = "nvidia/NVIDIA-Nemotron-3.5-Super-VL-120B-A12B-BF16"
 IMAGE = "docker.io/alpine/helm:3.22.0"  # any image that names a program: its pods see the machine's sh and python3
 
 
@@ -119,6 +122,62 @@ def kube(empty: Kube, statuses_without_nodes: dict[str, str], roles: tuple[str, 
         account.until(name, lambda name=name: account.addon_status("demo", name), "ACTIVE")
     empty.wait(lambda: empty.run("get", "serviceaccount", "default").returncode == 0)
     return empty
+
+
+def helm(kube: Kube, release: str, namespace: str, chart: str, *more: str) -> None:
+    """The real helm, in a Job, as `nemo` runs it."""
+    account_ = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "installer", "namespace": "default"}}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "installer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "installer", "namespace": "default"}],
+    }  # fmt: skip
+    args = ["upgrade", "--install", release, chart, *more, "-n", namespace, "--create-namespace", "--wait", "--timeout", "2m"]
+    spec = {"serviceAccountName": "installer", "restartPolicy": "Never", "containers": [{"name": "helm", "image": IMAGE, "args": args}]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": f"helm-{release}", "namespace": "default"}, "spec": {"backoffLimit": 2, "template": {"spec": spec}}}
+    kube.apply(account_, binding, job)
+    kube("wait", "--for=condition=complete", f"job/helm-{release}", "--timeout=100s")
+
+
+@pytest.fixture(scope="session")
+def lws(kube: Kube) -> Kube:
+    """The cluster with LeaderWorkerSets."""
+    helm(kube, "lws", "lws-system", "oci://registry.k8s.io/lws/charts/lws", "--version", "0.9.0")
+    return kube
+
+
+@pytest.fixture(scope="session")
+def devices(kube: Kube) -> Kube:
+    """The cluster with its GPU node's devices."""
+    for name, image in (("gpu-plugin", "nvcr.io/nvidia/k8s-device-plugin:v0.17.4"), ("efa-plugin", "public.ecr.aws/eks/aws-efa-k8s-device-plugin:v0.5.20")):
+        spec = {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"role": "gpu"}, "containers": [{"name": "plugin", "image": image}]}
+        template = {"metadata": {"labels": {"app": name}}, "spec": spec}
+        kube.apply({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "namespace": "kube-system"},
+            "spec": {"selector": {"matchLabels": {"app": name}}, "template": template},
+        })  # fmt: skip
+    return kube
+
+
+@pytest.fixture(scope="session")
+def model() -> str:
+    """A folder that every pod sees, with the model's files (23 MB)."""
+    folder = RUN / "pods" / "model"
+    python = subprocess.run([SANDBOX / "hub" / "setup.sh"], capture_output=True, text=True, check=True).stdout.strip() + "/bin/python"
+    subprocess.run([python, "-m", "hub.lay", MODEL, str(folder), "--byte-factor", "10000"], cwd=SANDBOX / "hub", check=True)
+    return "/run/w/pods/model"
+
+
+@pytest.fixture(scope="session")
+def operator(lws: Kube, devices: Kube) -> Kube:
+    """The cluster with the Dynamo platform. What is installed after it, it does not see: LeaderWorkerSets (and Volcano, without which it takes none) come first."""
+    group = {"group": "scheduling.volcano.sh", "scope": "Namespaced", "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"}}
+    open_ = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    volcano = {"spec": {**group, "versions": [{"name": "v1beta1", "served": True, "storage": True, "schema": open_}]}}
+    lws.apply({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "podgroups.scheduling.volcano.sh"}, **volcano})
+    lws.wait(lambda: lws.run("get", "podgroups.scheduling.volcano.sh").returncode == 0)
+    helm(lws, "dynamo-platform", "dynamo-system", "https://helm.ngc.nvidia.com/nvidia/ai-dynamo/charts/dynamo-platform-1.6.1.tgz")
+    return lws
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,7 @@ def test_a_gpu_node_is_a_p5en(kube):
     assert node["status"]["capacity"]["hugepages-2Mi"] == "10256Mi"
 
 
-def test_devices_appear_with_their_plugins(kube):
+def test_devices_appear_with_their_plugins(kube, request):
     (node,) = json.loads(kube("get", "nodes", "-l", "role=gpu", "-o", "json"))["items"]
     assert not [resource for resource in node["status"]["allocatable"] if "/" in resource], "no plugin runs yet"
     limits = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "16"}
@@ -37,13 +37,7 @@ def test_devices_appear_with_their_plugins(kube):
     kube.apply(pod("hungry", "sleep", "1000", tolerations=tolerate, container={"resources": {"limits": limits}}))
     reason = kube.wait(lambda: [c["message"] for c in kube.get("pod", "hungry")["status"].get("conditions", []) if c.get("reason") == "Unschedulable"])
     assert "Insufficient nvidia.com/gpu" in reason[0] and "Insufficient vpc.amazonaws.com/efa" in reason[0]
-    for name, image in (("gpu-plugin", "nvcr.io/nvidia/k8s-device-plugin:v0.17.4"), ("efa-plugin", "public.ecr.aws/eks/aws-efa-k8s-device-plugin:v0.5.20")):
-        spec = {"tolerations": tolerate, "nodeSelector": {"role": "gpu"}, "containers": [{"name": "plugin", "image": image}]}
-        template = {"metadata": {"labels": {"app": name}}, "spec": spec}
-        kube.apply({
-            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "namespace": "kube-system"},
-            "spec": {"selector": {"matchLabels": {"app": name}}, "template": template},
-        })  # fmt: skip
+    request.getfixturevalue("devices")
     kube.ready("hungry")
     assert kube("exec", "hungry", "--", "printenv", "NVIDIA_VISIBLE_DEVICES").strip() == "0,1,2,3,4,5,6,7"
     kube("delete", "pod", "hungry")

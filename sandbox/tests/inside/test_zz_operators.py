@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import time
-from pathlib import Path
 
 import account
 import boto3
-from conftest import Kube
-
-RUN = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nemo" / "sandbox" / os.environ["SANDBOX_NAME"]
+from conftest import RUN, Kube
 
 
-def test_leader_worker_set(kube):
-    account_ = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "installer", "namespace": "default"}}
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "installer"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", "name": "installer", "namespace": "default"}],
-    }  # fmt: skip
-    args = "upgrade --install lws oci://registry.k8s.io/lws/charts/lws --version 0.9.0 -n lws-system --create-namespace --wait --timeout 2m".split()
-    spec = {"serviceAccountName": "installer", "restartPolicy": "Never", "containers": [{"name": "helm", "image": "docker.io/alpine/helm:3.22.0", "args": args}]}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "helm", "namespace": "default"}, "spec": {"backoffLimit": 2, "template": {"spec": spec}}}
-    kube.apply(account_, binding, job)
-    kube("wait", "--for=condition=complete", "job/helm", "--timeout=100s")
+def test_leader_worker_set(lws):
+    kube = lws
     worker = {"spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "docker.io/alpine/helm:3.22.0", "command": ["sleep", "1000"]}]}}
     pair = {
         "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "pair", "namespace": "default"},

@@ -1,0 +1,99 @@
+"""DynamoGraphDeployments: taken or refused by the API server, made by the operator's stand-in, served by the real Dynamo runtime."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+RUNTIME = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.1-efa"
+QUESTION = {"model": "super", "messages": [{"role": "user", "content": "What is 17 + 25? Answer with the number only."}], "chat_template_kwargs": {"enable_thinking": False}}
+
+
+def component(name: str, kind: str, gpus: int = 0, **more) -> dict:
+    args = more.pop("args", None)
+    main = {"name": "main", "image": RUNTIME, **({"command": ["python3", "-m", "dynamo.vllm"], "args": args} if args else {})}
+    if gpus:
+        main["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    spec = {"tolerations": [{"operator": "Exists"}], "containers": [main]}
+    return {"name": name, "type": kind, "replicas": 1, "podTemplate": {"spec": spec}, **more}
+
+
+def engine(model: str, *more: str, tp: int = 4) -> list[str]:
+    return ["--model", model, "--served-model-name", "super", "--trust-remote-code", "--tensor-parallel-size", str(tp), "--dyn-reasoning-parser", "nemotron3", *more]
+
+
+def graph(name: str, *components: dict, **spec) -> dict:
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeployment", "metadata": meta, "spec": {"backendFramework": "vllm", "components": list(components), **spec}}
+
+
+def put(kube, thing: dict, *more: str):
+    return kube.run("apply", "--server-side", "--validate=strict", "-f", "-", *more, stdin=json.dumps(thing))
+
+
+def made(kube, thing: dict) -> None:
+    done = put(kube, thing)
+    assert done.returncode == 0, done.stderr
+
+
+def serves(kube, name: str, limit: float = 90) -> dict:
+    """Ready is said of this very generation."""
+
+    def look():
+        found = kube.get("dgd", name)
+        ready = [c for c in (found.get("status") or {}).get("conditions", []) if c["type"] == "Ready" and c["status"] == "True"]
+        return ready and ready[0]["observedGeneration"] == found["metadata"]["generation"] and found
+
+    return kube.wait(look, limit)
+
+
+def ask(kube, web, name: str) -> str:
+    address = kube.get("service", f"{name}-frontend")["spec"]["clusterIP"]
+    kube.wait(lambda: [m["id"] for m in web.get(f"http://{address}:8000/v1/models").json()["data"]] == ["super"])
+    return web.post(f"http://{address}:8000/v1/chat/completions", json=QUESTION, timeout=60).json()["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize(("wrong", "said"), [
+    (lambda c: c["podTemplate"]["spec"]["containers"][0].update(startupProbe={"httpGet": {"path": "/live", "port": 1}, "failureTreshold": 3}), "failureTreshold: field not declared in schema"),
+    (lambda c: c["podTemplate"]["spec"].update(affinity={"nodeAfinity": {}}), "nodeAfinity: field not declared in schema"),
+    (lambda c: c["podTemplate"]["spec"]["containers"][0].update(resources={"limits": {"cpu": ["2"]}}), "must be of type integer,string"),
+    (lambda c: c.update(type="wurker"), 'Unsupported value: "wurker"'),
+    (lambda c: c.update(name="FRONTEND"), "component names must be unique, ignoring case"),
+    (lambda c: c.update(minAvailable=2), "minAvailable must not be greater than replicas"),
+])  # fmt: skip
+def test_a_wrong_field_is_refused_by_name_however_deep_it_is(operator, wrong, said):
+    worker = component("worker", "worker", 8)
+    wrong(worker)
+    done = put(operator, graph("wrong", component("frontend", "frontend"), worker), "--dry-run=server")
+    assert done.returncode == 1 and said in done.stderr
+
+
+def test_a_graph_of_frontend_and_worker_answers(operator, model, web):
+    kube = operator
+    made(kube, graph("agg", component("Frontend", "frontend"), component("worker", "worker", 4, args=engine(model))))
+    found = serves(kube, "agg")
+    assert found["status"]["state"] == "successful" and found["status"]["observedGeneration"] == found["metadata"]["generation"]
+    workers = found["status"]["components"]["worker"]
+    assert workers["componentKind"] == "Deployment" and workers["readyReplicas"] == 1
+    (name,) = workers["componentNames"]
+    assert kube.get("deployment", name)["spec"]["template"]["spec"]["serviceAccountName"] == "agg-k8s-service-discovery"
+    assert ask(kube, web, "agg") == "42"
+
+
+def test_a_worker_that_cannot_start_is_named_and_the_graph_never_says_ready(operator):
+    kube = operator
+    made(kube, graph("broken", component("frontend", "frontend"), component("worker", "worker", 4, args=engine("/nowhere"))))
+    status = kube.wait(lambda: (s := kube.get("dgd", "broken").get("status", {})).get("components", {}).get("frontend", {}).get("readyReplicas") == 1 and s)
+    (ready,) = [c for c in status["conditions"] if c["type"] == "Ready"]
+    assert status["state"] == "pending" and ready["reason"] == "some_resources_are_not_ready"
+    assert f"Deployment {status['components']['worker']['componentNames'][0]}: 0 of 1 replicas are ready" in ready["message"]
+    kube("delete", "dgd", "broken", "--timeout=60s")
+
+
+def test_zz_graphs_go_with_all_they_became(operator):
+    """At the end: the server's garbage collector takes half a minute to hear of new kinds."""
+    kube = operator
+    kube("delete", "dgd", "--all", "--timeout=60s")
+    kube.wait(lambda: kube("get", "pods,dcd,deployments,services,leaderworkersets", "-l", "nvidia.com/dynamo-graph-deployment-name", "-o", "name") == "", 90)
+    assert kube.run("get", "serviceaccount", "planner-serviceaccount").returncode == 0, "is left, as by the real operator"
