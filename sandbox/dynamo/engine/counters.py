@@ -1,6 +1,6 @@
 """The node's GPU figures while an engine holds its GPUs and works (laid by the node: sandbox/world/world/devices.py).
 
-EFA's counters stay as they are: an engine within one node speaks over NVLink.
+EFA's counters are raised in efa.py.
 """
 
 from __future__ import annotations

@@ -12,13 +12,18 @@ from tokenizers import Tokenizer
 
 from . import answers, world
 from .latency import Model
+from .metrics import Engine
+from .transfer import Failed, Transfer
 
 DEFAULT_LENGTHS = (40, 160)  # of text that nobody asked to be longer or shorter
 
 
 class Generator:
-    def __init__(self, tokenizer: Tokenizer, stops: set[int], most: int, step: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, stops: set[int], most: int, step: Callable[[], None] = lambda: None, metrics: Engine | None = None, transfer: Transfer | None = None,
+    ) -> None:  # fmt: skip
         self.tokenizer, self.stops, self.most = tokenizer, stops, most
+        self.metrics, self.transfer = metrics, transfer
         self.latency, self.step = Model(), step
         self.filler: list[int] = tokenizer.encode(answers.TEXT, add_special_tokens=False).ids
 
@@ -58,10 +63,10 @@ class Generator:
         seed = (request.get("sampling_options") or {}).get("seed")
         ends = self.stops | {*(stop.get("stop_token_ids") or []), *(stop.get("stop_token_ids_hidden") or [])}
         said = 0
-        self.latency.running += 1
+        self._running(1)
         try:
             dice = random.Random(answers.seed(prompt, seed))
-            due = time.monotonic() + self.latency.first_token(time.monotonic(), len(prompt_ids))
+            due = time.monotonic() + (0 if await self._fetched(request) else self._prefill(len(prompt_ids)))
             for token in self.tokens(prompt, seed, bool(stop.get("ignore_eos"))):
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 if context is not None and (context.is_stopped() or context.is_killed()):
@@ -69,7 +74,7 @@ class Generator:
                     return
                 due += self.latency.next_token(dice)
                 said += 1
-                self.step()
+                self._stepped()
                 if token in ends and said >= (stop.get("min_tokens") or 0) and not stop.get("ignore_eos"):
                     yield self._last([token], "stop", len(prompt_ids), said)
                     return
@@ -77,8 +82,47 @@ class Generator:
                     yield self._last([token], "length", len(prompt_ids), said)
                     return
                 yield {"token_ids": [token], "index": 0}
+        except Failed as why:
+            yield {"token_ids": [], "finish_reason": f"error: {why}"}
         finally:
-            self.latency.running -= 1
+            self._running(-1)
+
+    async def prefill(self, request: dict[str, Any], context: Any) -> AsyncIterator[dict[str, Any]]:
+        """A prefill worker's part: one token, and where the rest of the engines find the prompt's KV."""
+        prompt_ids: list[int] = request["token_ids"]
+        self._running(1)
+        try:
+            await asyncio.sleep(self._prefill(len(prompt_ids)))
+            prompt = self.tokenizer.decode(prompt_ids, skip_special_tokens=False)
+            token = next(self.tokens(prompt, (request.get("sampling_options") or {}).get("seed"), False))
+            self._stepped()
+            held = self.transfer.hold(context.id(), len(prompt_ids)) if self.transfer else None
+            yield {
+                "token_ids": [token], "index": 0, "disaggregated_params": {"kv_transfer_params": held} if held else None,
+                "completion_usage": {"prompt_tokens": len(prompt_ids), "completion_tokens": 1, "total_tokens": len(prompt_ids) + 1},
+            }  # fmt: skip
+        finally:
+            self._running(-1)
+
+    async def _fetched(self, request: dict[str, Any]) -> bool:
+        """Whether another engine has read the prompt, and its KV has come here."""
+        given = ((request.get("prefill_result") or {}).get("disaggregated_params") or {}).get("kv_transfer_params")
+        return bool(given and self.transfer and await self.transfer.read(given))
+
+    def _prefill(self, tokens: int) -> float:
+        if self.metrics:
+            self.metrics.prompt.inc(tokens)
+        return self.latency.first_token(time.monotonic(), tokens)
+
+    def _stepped(self) -> None:
+        self.step()
+        if self.metrics:
+            self.metrics.generated.inc()
+
+    def _running(self, by: int) -> None:
+        self.latency.running += by
+        if self.metrics:
+            self.metrics.running.set(self.latency.running)
 
     def _last(self, tokens: list[int], reason: str, asked: int, said: int) -> dict[str, Any]:
         usage = {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}

@@ -19,19 +19,29 @@ flags.install()
 
 import uvloop  # noqa: E402
 from dynamo.common.utils.graceful_shutdown import install_signal_handlers  # noqa: E402
+from dynamo.common.utils.prometheus import register_engine_metrics_callback  # noqa: E402
 from dynamo.common.utils.runtime import create_runtime  # noqa: E402
 from dynamo.llm import ModelInput, ModelRuntimeConfig, ModelType, WorkerType, register_model  # noqa: E402
 from dynamo.runtime.logging import configure_dynamo_logging  # noqa: E402
 from dynamo.vllm.args import Config, parse_args  # noqa: E402
 from dynamo.vllm.constants import DisaggregationMode  # noqa: E402
-from dynamo.vllm.health_check import VllmHealthCheckPayload  # noqa: E402
+from dynamo.vllm.health_check import VllmHealthCheckPayload, VllmPrefillHealthCheckPayload  # noqa: E402
+from prometheus_client import CollectorRegistry  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 
+from . import efa, transfer  # noqa: E402
 from .counters import Counters, visible  # noqa: E402
 from .generate import Generator  # noqa: E402
+from .metrics import Engine, Nixl  # noqa: E402
 
 configure_dynamo_logging()
 logger = logging.getLogger("dynamo.vllm")
+# What a worker shows to clients, what it is, and which others have to be there before the model is served.
+ROLES = {
+    DisaggregationMode.AGGREGATED: (ModelType.Chat | ModelType.Completions, WorkerType.Aggregated, []),
+    DisaggregationMode.DECODE: (ModelType.Chat | ModelType.Completions, WorkerType.Decode, [[WorkerType.Prefill]]),
+    DisaggregationMode.PREFILL: (ModelType.Prefill, WorkerType.Prefill, [[WorkerType.Decode]]),
+}
 
 
 def prepare(config: Config) -> dict[str, Any]:
@@ -39,10 +49,9 @@ def prepare(config: Config) -> dict[str, Any]:
     args = config.engine_args
     if config.disaggregation_mode == DisaggregationMode.ENCODE:
         startup.refuse_encode_worker(config.model)
-    if config.disaggregation_mode != DisaggregationMode.AGGREGATED:
-        raise SystemExit(f"sandbox: a worker of mode {config.disaggregation_mode.value} is not there yet")
     flags.refuse_unknown_names(args)
     found = startup.check_model(config.model, bool(args.trust_remote_code))
+    transfer.refuse(args, found)
     startup.check_devices(args)
     return found
 
@@ -64,8 +73,9 @@ def runtime_config(config: Config, most: int) -> ModelRuntimeConfig:
     facts.total_kv_blocks = 65536
     facts.max_num_seqs = config.engine_args.max_num_seqs or 256
     facts.max_num_batched_tokens = config.engine_args.max_num_batched_tokens or 8192
-    facts.tool_call_parser = config.dyn_tool_call_parser
-    facts.reasoning_parser = config.dyn_reasoning_parser
+    if config.disaggregation_mode != DisaggregationMode.PREFILL:
+        facts.tool_call_parser = config.dyn_tool_call_parser
+        facts.reasoning_parser = config.dyn_reasoning_parser
     return facts
 
 
@@ -83,16 +93,29 @@ async def serve(config: Config) -> None:
 async def register_and_answer(config: Config, runtime: Any, endpoints: list[Any], found: dict[str, Any], most: int, counters: Counters) -> None:
     tokenizer = Tokenizer.from_file(str(Path(config.model) / "tokenizer.json"))
     ends = found.get("eos_token_id", 1)
-    generator = Generator(tokenizer, {ends} if isinstance(ends, int) else set(ends), most, counters.step)
+    metrics = Engine(config.served_model_name or config.model, CollectorRegistry())
+    moving = transfer.Transfer(config.engine_args, found, Nixl(metrics), efa.Efa(efa.given())) if transfer.connector(config.engine_args) else None
+    if moving:
+        await moving.open()
+    generator = Generator(tokenizer, {ends} if isinstance(ends, int) else set(ends), most, counters.step, metrics, moving)
     endpoint = runtime.endpoint(f"{config.namespace}.{config.component}.{config.endpoint}")
     endpoints.append(endpoint)
+    register_engine_metrics_callback(
+        endpoint=endpoint, registry=metrics.registry, metric_prefix_filters=["vllm:"], namespace_name=config.namespace,
+        component_name=config.component, endpoint_name=config.endpoint, model_name=config.served_model_name or config.model,
+    )  # fmt: skip
+    role = config.disaggregation_mode
+    serves, worker_type, needs = ROLES[role]
     await register_model(
-        ModelInput.Tokens, ModelType.Chat | ModelType.Completions, endpoint, config.model, config.served_model_name or config.model,
+        ModelInput.Tokens, serves, endpoint, config.model, config.served_model_name or config.model,
         kv_cache_block_size=config.engine_args.block_size or 16, runtime_config=runtime_config(config, most),
-        custom_template_path=config.custom_jinja_template, worker_type=WorkerType.Aggregated,
+        custom_template_path=config.custom_jinja_template, worker_type=worker_type, needs=needs,
     )  # fmt: skip
     logger.info("Model %s is registered", config.served_model_name or config.model)
-    await endpoint.serve_endpoint(generator.generate, health_check_payload=VllmHealthCheckPayload(None).to_dict())
+    if role == DisaggregationMode.PREFILL:
+        await endpoint.serve_endpoint(generator.prefill, health_check_payload=VllmPrefillHealthCheckPayload(None).to_dict())
+    else:
+        await endpoint.serve_endpoint(generator.generate, health_check_payload=VllmHealthCheckPayload(None).to_dict())
 
 
 def main() -> None:

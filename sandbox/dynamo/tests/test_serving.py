@@ -3,79 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
-import socket
 import subprocess
-import time
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import MODEL
-
-HERE = Path(__file__).resolve().parents[1]
-PROGRAM = HERE / "programs" / "dynamo-runtime"
-QUESTION = [{"role": "user", "content": "What is 17 + 25? Answer with the number only."}]
-
-
-def free_port() -> int:
-    """Below 32768: the runtime reads DYN_SYSTEM_PORT as a signed 16-bit number."""
-    for port in random.sample(range(20000, 32000), 50):
-        with socket.socket() as s:
-            if s.connect_ex(("127.0.0.1", port)):
-                return port
-    raise AssertionError("no free port")
-
-
-def ask(url: str, body: dict[str, Any] | None = None) -> Any:
-    request = urllib.request.Request(url, json.dumps(body).encode() if body else None, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        text = answer.read().decode()
-    return text if (body or {}).get("stream") else json.loads(text)
-
-
-def wait(what: str, processes: list[subprocess.Popen[bytes]], log: Path, seconds: float, ready: Any) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        for process in processes:
-            assert process.poll() is None, f"{process.args} ended before {what}: {log.read_text()[-2000:]}"
-        try:
-            if ready():
-                return
-        except OSError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError(f"{what}: not within {seconds} s: {log.read_text()[-2000:]}")
-
+from serving import HERE, PROGRAM, QUESTION, ask, serving
 
 @pytest.fixture(scope="module")
 def served(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Path]]:
-    work, http, system = tmp_path_factory.mktemp("serving"), free_port(), free_port()
-    (work / "root" / "faults").mkdir(parents=True)
-    env = {
-        **os.environ, "DYN_FILE_KV": str(work / "discovery"), "DYN_TCP_RPC_HOST": "127.0.0.1", "DYN_TCP_RESPONSE_STREAM_HOST": "lo", "SANDBOX_ROOT": str(work / "root"),
-        "DYN_DISCOVERY_BACKEND": "file", "DYN_EVENT_PLANE": "zmq", "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "0",
-    }  # fmt: skip
-    (work / "root" / "speed").write_text("200")
-    worker_env = {"NVIDIA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7", "DYN_SYSTEM_PORT": str(system), "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS": '["generate"]'}
-    flags = ["--model", str(model), "--served-model-name", MODEL, "--tensor-parallel-size", "8", "--trust-remote-code", "--dyn-reasoning-parser", "nemotron3"]
-    with (work / "worker.log").open("w") as log:
-        worker = subprocess.Popen([PROGRAM, "python3", "-m", "dynamo.vllm", *flags], env={**env, **worker_env}, stdout=log, stderr=log)
-        frontend = subprocess.Popen([PROGRAM, "python3", "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", str(http)], env=env, stdout=log, stderr=log)
-    both = [worker, frontend]
-    try:
-        wait("the model is listed", both, work / "worker.log", 120, lambda: ask(f"http://127.0.0.1:{http}/v1/models")["data"])
-        yield f"http://127.0.0.1:{http}", f"http://127.0.0.1:{system}", work
-    finally:
-        for process in both:
-            process.send_signal(signal.SIGTERM)
-        for process in both:
-            process.wait(30)
+    with serving(tmp_path_factory.mktemp("serving")) as made:
+        made.worker("worker", model)
+        made.frontend()
+        made.listed()
+        yield made.url, made.system("worker"), made.work
 
 
 def test_the_model_is_listed_and_healthy(served: tuple[str, str, Path]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from conftest import RUN
 
+LIBFABRIC = {"kv_connector_extra_config": {"backends": ["LIBFABRIC"]}}
 RUNTIME = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.1-efa"
 QUESTION = {"model": "super", "messages": [{"role": "user", "content": "What is 17 + 25? Answer with the number only."}], "chat_template_kwargs": {"enable_thinking": False}}
 
@@ -14,7 +16,7 @@ def component(name: str, kind: str, gpus: int = 0, **more) -> dict:
     args = more.pop("args", None)
     main = {"name": "main", "image": RUNTIME, **({"command": ["python3", "-m", "dynamo.vllm"], "args": args} if args else {})}
     if gpus:
-        main["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+        main["resources"] = {"limits": {"nvidia.com/gpu": str(gpus), "vpc.amazonaws.com/efa": str(2 * gpus)}}
     spec = {"tolerations": [{"operator": "Exists"}], "containers": [main]}
     return {"name": name, "type": kind, "replicas": 1, "podTemplate": {"spec": spec}, **more}
 
@@ -89,6 +91,35 @@ def test_a_worker_that_cannot_start_is_named_and_the_graph_never_says_ready(oper
     assert status["state"] == "pending" and ready["reason"] == "some_resources_are_not_ready"
     assert f"Deployment {status['components']['worker']['componentNames'][0]}: 0 of 1 replicas are ready" in ready["message"]
     kube("delete", "dgd", "broken", "--timeout=60s")
+
+
+def moved(kube) -> tuple[float, int]:
+    """What the decode worker says that NIXL moved, and what its node's adapters read."""
+    (name,) = kube("get", "pods", "-l", "nvidia.com/dynamo-component-type=decode", "-o", "name").split()
+    metrics = kube("exec", name, "--", "curl", "-s", "localhost:9090/metrics").splitlines()
+    read = kube("exec", name, "--", "sh", "-c", "cat /sys/class/infiniband/*/ports/1/hw_counters/rdma_read_bytes").split()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in metrics if line.startswith("vllm:nixl_bytes_transferred_sum{")), sum(map(int, read))
+
+
+def test_prefill_and_decode_apart_move_what_was_asked_and_with_the_switch_nothing(operator, model, web):
+    kube = operator
+    kube("delete", "dgd", "agg", "--wait=false")  # the node has eight GPUs
+    kv = {role: ["--disaggregation-mode", mode, "--kv-transfer-config", json.dumps({"kv_connector": "NixlConnector", "kv_role": role, **LIBFABRIC})]
+          for mode, role in (("prefill", "kv_producer"), ("decode", "kv_consumer"))}  # fmt: skip
+    prefill = component("prefill", "prefill", 4, args=engine(model, *kv["kv_producer"]))
+    decode = component("decode", "decode", 4, args=engine(model, *kv["kv_consumer"]))
+    made(kube, graph("pd", component("frontend", "frontend"), prefill, decode))
+    serves(kube, "pd", 120)
+    before = moved(kube)
+    assert ask(kube, web, "pd") == "42"
+    after = moved(kube)
+    assert after[0] - before[0] == after[1] - before[1] > 30 * 1000, "KV of 30 tokens"
+    switch = RUN / "pods" / "faults" / "kv-moves-nothing"
+    switch.touch()
+    try:
+        assert ask(kube, web, "pd") == "42" and moved(kube) == after
+    finally:
+        switch.unlink()
 
 
 def test_zz_graphs_go_with_all_they_became(operator):
