@@ -1,4 +1,4 @@
-//! The catalogue files under `configs/`: instance types, models, sets of versions. Each figure carries its source.
+//! The catalogue files under `configs/`: instance types and sets of versions (models are in `model`). Each figure carries its source.
 
 use std::collections::BTreeMap;
 
@@ -40,6 +40,9 @@ pub struct Instance {
     /// GB (10^9) of one GPU, the vendor's figure.
     #[serde(default)]
     pub gpu_memory_gb: Option<Figure<u32>>,
+    /// GiB (2^30) of one GPU that CUDA reports: what `gpu_memory_utilization` is a share of.
+    #[serde(default)]
+    pub gpu_memory_visible_gib: Option<Figure<f64>>,
     pub vcpus: Figure<u32>,
     pub memory_gib: Figure<u32>,
     /// What a node really allocates, in thousandths of a CPU.
@@ -70,36 +73,6 @@ pub struct Quota {
     pub read: Option<String>,
     #[serde(default)]
     pub status: Option<String>,
-}
-
-/// A model (`configs/models/*.toml`).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Model {
-    pub name: String,
-    pub title: String,
-    pub minimum_vllm: Figure<String>,
-    pub max_model_len: Figure<u32>,
-    pub reasoning_parser: Figure<String>,
-    pub dyn_reasoning_parser: Figure<String>,
-    pub dyn_tool_call_parser: Figure<String>,
-    pub image_limit: Figure<u32>,
-    pub mamba_ssm_cache_dtype: Figure<String>,
-    pub precisions: BTreeMap<String, Precision>,
-    /// Settings that this model changes: a layer over the instance type's.
-    #[serde(default, skip_serializing)]
-    pub settings: toml::Table,
-}
-
-/// One precision of a model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Precision {
-    /// Hugging Face repository.
-    pub repository: String,
-    /// GB (10^9) of all weight files.
-    pub weights_gb: Figure<u32>,
-    pub tensor_parallel_size: Figure<u32>,
 }
 
 /// Versions that belong together (`configs/platform.toml`).

@@ -2,7 +2,8 @@
 
 use serde::de::DeserializeOwned;
 
-use super::catalogue::{Instance, Model, PlatformSet};
+use super::catalogue::{Instance, PlatformSet};
+use super::model::Model;
 use super::nearest::did_you_mean;
 use crate::error::{Kind, fail};
 
@@ -13,18 +14,26 @@ const PLATFORM: &str = include_str!("../../configs/platform.toml");
 /// A catalogue file: its name without `.toml`, and its text.
 type File = (&'static str, &'static str);
 
-const INSTANCES: &[File] =
-    &[("m7i.2xlarge", include_str!("../../configs/instances/m7i.2xlarge.toml")), ("p5en.48xlarge", include_str!("../../configs/instances/p5en.48xlarge.toml"))];
+// `INSTANCES` and `MODELS`: every file of the two folders, listed by build.rs, so that a new file is all that a new entry takes.
+include!(concat!(env!("OUT_DIR"), "/catalogue.rs"));
 
-const MODELS: &[File] = &[("nemotron-3.5-super-vl", include_str!("../../configs/models/nemotron-3.5-super-vl.toml"))];
+/// The instance types of the catalogue.
+pub fn instance_names() -> impl Iterator<Item = &'static str> {
+    INSTANCES.iter().map(|(name, _)| *name)
+}
 
-/// The instance type of that name; an unknown one is refused with the nearest.
-pub(super) fn instance(name: &str, at: &str) -> anyhow::Result<Instance> {
+/// The models of the catalogue.
+pub fn model_names() -> impl Iterator<Item = &'static str> {
+    MODELS.iter().map(|(name, _)| *name)
+}
+
+/// The instance type of that name; an unknown one is refused with the nearest. `at` is where the name was given.
+pub fn instance(name: &str, at: &str) -> anyhow::Result<Instance> {
     find("instances", "instance type", INSTANCES, name, at)
 }
 
-/// The model of that name; an unknown one is refused with the nearest.
-pub(super) fn model(name: &str, at: &str) -> anyhow::Result<Model> {
+/// The model of that name; an unknown one is refused with the nearest. `at` is where the name was given.
+pub fn model(name: &str, at: &str) -> anyhow::Result<Model> {
     find("models", "model", MODELS, name, at)
 }
 

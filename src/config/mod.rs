@@ -1,11 +1,14 @@
 //! Settings: layers → one checked [`Spec`], and [`Pins`]: what was resolved when the deployment was planned.
 
 mod catalogue;
+#[cfg(test)]
+mod catalogue_test;
 mod document;
 mod files;
 mod layers;
 mod load;
 mod lustre;
+mod model;
 mod nearest;
 mod pins;
 mod rules;
@@ -15,11 +18,13 @@ mod spec;
 mod tests;
 mod unverified;
 
-pub use catalogue::{ChartSource, Figure, ImageSource, Instance, Model, PlatformSet, Precision, Quota, VersionCell};
+pub use catalogue::{ChartSource, Figure, ImageSource, Instance, PlatformSet, Quota, VersionCell};
 pub use document::{sample, schema};
+pub use files::{instance, instance_names, model, model_names};
 pub use layers::{Layers, Origin, Setting};
 pub use load::{Inputs, load};
 pub use lustre::{capacity_gib, sold_gib};
+pub use model::{Architecture, Encoder, Experts, Flags, Layers as ModelLayers, Mamba, Modality, Model, Mtp, Precision};
 pub use nearest::nearest;
 pub use pins::{AddonPin, ChartPin, ImagePin, Pins, Prices, WeightFile, WeightsPin};
 pub use spec::{BenchSpec, GpuSpec, HubSpec, ImagesSpec, NetworkSpec, ServeSpec, Spec, StorageSpec, SystemSpec, WaitSpec, WeightsSpec};

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::{Instance, Model, PlatformSet, Precision};
+use super::catalogue::{Instance, PlatformSet};
+use super::model::{Model, Precision};
 use crate::engine::wait::Wait;
 
 /// Everything that a deployment is made from; the catalogue entries that it names are resolved.

@@ -9,8 +9,11 @@ pub fn unverified(spec: &Spec) -> Vec<String> {
     let mut found = Vec::new();
     let mut model = serde_json::to_value(&spec.model).unwrap_or_default();
     if let Some(model) = model.as_object_mut() {
-        // The other precisions are none of this deployment's business.
+        // The other precisions and other GPUs are none of this deployment's business.
         model.remove("precisions");
+        let gpu = spec.instance.gpu.as_deref().unwrap_or_default();
+        let flags: Vec<_> = spec.model.flags_for(&spec.precision_name, gpu).collect();
+        model.insert("flags".into(), serde_json::to_value(flags).unwrap_or_default());
     }
     for (name, value) in [
         (spec.instance.type_name.clone(), serde_json::to_value(&spec.instance).unwrap_or_default()),
@@ -24,16 +27,28 @@ pub fn unverified(spec: &Spec) -> Vec<String> {
     found
 }
 
-/// A cell is a table that holds a figure, a version, a reference or a code; it should name its source.
+/// What a cell holds that should have a source.
+const FIGURES: [&str; 6] = ["value", "version", "ref", "code", "repository", "args"];
+
+/// A cell is a table that holds a figure, a version, a reference or a code, and names its source; one with a status alone speaks for all that is in it.
 fn cells(path: &str, value: &Value, found: &mut Vec<String>) {
+    if let Some(items) = value.as_array() {
+        return items.iter().for_each(|item| cells(path, item, found));
+    }
     let Some(table) = value.as_object() else { return };
-    match ["value", "version", "ref", "code"].into_iter().find_map(|key| table.get(key)) {
-        Some(figure) => {
-            let text = |key: &str| table.get(key).and_then(Value::as_str);
-            if text("source").is_none() || text("status") == Some("unverified") {
-                found.push(format!("{path} ({})", figure.as_str().map_or_else(|| figure.to_string(), str::to_owned)));
-            }
-        }
-        None => table.iter().for_each(|(key, value)| cells(&format!("{path} {key}"), value, found)),
+    let text = |key: &str| table.get(key).and_then(Value::as_str);
+    match FIGURES.into_iter().find_map(|key| table.get(key)) {
+        Some(figure) if text("source").is_none() || text("status") == Some("unverified") => found.push(format!("{path} ({})", shown(figure))),
+        None if text("status") == Some("unverified") => found.push(path.to_owned()),
+        _ => {}
+    }
+    table.iter().filter(|(_, inner)| inner.is_object() || inner.is_array()).for_each(|(key, inner)| cells(&format!("{path} {key}"), inner, found));
+}
+
+fn shown(figure: &Value) -> String {
+    match figure {
+        Value::String(text) => text.clone(),
+        Value::Array(words) => words.iter().map(shown).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
     }
 }

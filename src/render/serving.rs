@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::environment::{Rendered, render};
-use crate::config::Spec;
+use crate::config::{Figure, Spec};
 
 /// Seconds from the last byte read until the engine takes requests: profiling, compilation, CUDA graphs. Assumed; kernels that are
 /// compiled for the first time took minutes on the reference's clusters.
@@ -37,12 +37,14 @@ pub struct Serving {
     pub tensor_parallel_size: u32,
     pub max_model_len: u32,
     pub gpu_memory_utilization: f64,
-    /// JSON, as the flag wants it: `{"image":8}`.
-    pub image_limit: String,
-    pub mamba_ssm_cache_dtype: String,
-    pub reasoning_parser: String,
-    pub dyn_reasoning_parser: String,
-    pub dyn_tool_call_parser: String,
+    /// `auto` or `fp8`.
+    pub kv_cache_dtype: String,
+    /// JSON, as the flag wants it: `{"image":8}`; none of a model that reads text alone.
+    pub image_limit: Option<String>,
+    pub mamba_ssm_cache_dtype: Option<String>,
+    pub reasoning_parser: Option<String>,
+    pub dyn_reasoning_parser: Option<String>,
+    pub dyn_tool_call_parser: Option<String>,
     pub weights_gb: u64,
     pub read_mb_s: u64,
     pub engine_start_s: u64,
@@ -75,11 +77,12 @@ impl Serving {
             tensor_parallel_size: spec.precision.tensor_parallel_size.value,
             max_model_len: if spec.serve.max_model_len == 0 { spec.model.max_model_len.value } else { spec.serve.max_model_len },
             gpu_memory_utilization: spec.serve.gpu_memory_utilization,
-            image_limit: serde_json::json!({"image": spec.model.image_limit.value}).to_string(),
-            mamba_ssm_cache_dtype: spec.model.mamba_ssm_cache_dtype.value.clone(),
-            reasoning_parser: spec.model.reasoning_parser.value.clone(),
-            dyn_reasoning_parser: spec.model.dyn_reasoning_parser.value.clone(),
-            dyn_tool_call_parser: spec.model.dyn_tool_call_parser.value.clone(),
+            kv_cache_dtype: spec.precision.kv_cache_dtype.value.clone(),
+            image_limit: spec.model.image_limit.as_ref().map(|limit| serde_json::json!({"image": limit.value}).to_string()),
+            mamba_ssm_cache_dtype: value(&spec.model.mamba_ssm_cache_dtype),
+            reasoning_parser: value(&spec.model.reasoning_parser),
+            dyn_reasoning_parser: value(&spec.model.dyn_reasoning_parser),
+            dyn_tool_call_parser: value(&spec.model.dyn_tool_call_parser),
             weights_gb,
             read_mb_s,
             engine_start_s: ENGINE_START_S,
@@ -87,6 +90,10 @@ impl Serving {
             startup_failures: startup_s.div_ceil(STARTUP_PERIOD_S),
         }
     }
+}
+
+fn value(figure: &Option<Figure<String>>) -> Option<String> {
+    figure.as_ref().map(|figure| figure.value.clone())
 }
 
 /// Access, frontend, worker.
