@@ -140,6 +140,11 @@ impl ServiceError {
             | "VcpuLimitExceeded"
             | "ServiceQuotaExceededException"
             | "ServiceLimitExceeded" => Some("raise the quota named above in Service Quotas, then run the same command"),
+            "Unreachable" if self.service == "kubernetes" => {
+                Some("the API server must be reachable from here: look at the cluster's public access, your VPN or proxy, then run the same command")
+            }
+            "Conflict" if self.service == "kubernetes" => Some("take the change to these fields back, or delete the object: the next run makes it anew"),
+            "Unauthorized" if self.service == "kubernetes" => Some("the identity has no access entry in the cluster: use the one that made it, or let its owner add yours"),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use sha2::{Digest, Sha256};
 
+use super::drift::lost;
 use super::error::Answer;
 use super::{ANNOTATION_INPUTS, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_STEP, MANAGER};
 use crate::error::ServiceError;
@@ -96,6 +97,8 @@ pub enum Live {
     Same,
     /// It is ours and was made from another document.
     Differs,
+    /// It is ours, and somebody else has changed this of it: `.spec.replicas by kubectl`.
+    Changed(String),
     /// It is being deleted.
     Going,
     /// It does not carry our labels.
@@ -109,10 +112,11 @@ fn live(document: &Document, there: Option<&PartialObjectMeta<DynamicObject>>) -
         Live::Foreign
     } else if there.metadata.deletion_timestamp.is_some() {
         Live::Going
-    } else if there.annotations().get(ANNOTATION_INPUTS) == document.object.annotations().get(ANNOTATION_INPUTS) {
-        Live::Same
-    } else {
+    } else if there.annotations().get(ANNOTATION_INPUTS) != document.object.annotations().get(ANNOTATION_INPUTS) {
         Live::Differs
+    } else {
+        let owners = there.metadata.managed_fields.as_deref().unwrap_or_default();
+        lost(&document.object.data, owners).map_or(Live::Same, Live::Changed)
     }
 }
 

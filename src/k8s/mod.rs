@@ -4,6 +4,7 @@
 
 pub mod apply;
 mod client;
+mod drift;
 mod error;
 mod forward;
 pub mod kubeconfig;

@@ -85,6 +85,9 @@ pub(super) fn seen(documents: &[Document], standing: &[Live]) -> Option<Seen> {
         Some(Seen::Pending { what: format!("{what} is being deleted") })
     } else if let Some(what) = first(Live::Differs) {
         Some(Seen::Broken { why: format!("{what} was made from other settings") })
+    } else if let Some((document, field)) = documents.iter().zip(standing).find_map(|(document, live)| if let Live::Changed(field) = live { Some((document, field)) } else { None })
+    {
+        Some(Seen::Broken { why: format!("{}: changed: {field}", document.title()) })
     } else if missing > 0 {
         Some(Seen::Pending { what: format!("{missing} of {} objects are missing", standing.len()) })
     } else {

@@ -137,3 +137,22 @@ async fn a_worker_that_crashes_is_told_with_its_last_lines() {
     let Verdict::Update { why } = deployment.verdict(StepId::Serve).await else { panic!("it is broken") };
     assert!(why.contains("vllm-worker-1 crashes (exit code 1, 3 restarts)") && why.contains("no such model"), "{why}");
 }
+
+#[tokio::test]
+async fn what_somebody_changed_is_told_with_whom() {
+    let deployment = Deployment::new(nowhere());
+    deployment.up(StepId::Serve).await.unwrap();
+    let path = "/apis/apps/v1/namespaces/nemo/deployments/vllm-worker";
+    let mut worker = deployment.api.get(path).unwrap();
+    let entry = |manager: &str, operation: &str, fields: serde_json::Value| json!({"manager": manager, "operation": operation, "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "fieldsV1": fields});
+    let restarted = entry("kubectl-rollout", "Update", json!({"f:spec": {"f:template": {"f:metadata": {"f:annotations": {"f:restartedAt": {}}}}}}));
+    worker["metadata"]["managedFields"] = json!([entry("nemo", "Apply", json!({"f:spec": {}})), restarted]);
+    deployment.api.put(path, worker.clone());
+    assert_eq!(deployment.verdict(StepId::Serve).await, Verdict::Keep, "a restart changes nothing of what we set");
+    let mut spec = worker["spec"].as_object().unwrap().keys().map(|key| (format!("f:{key}"), json!({}))).collect::<serde_json::Map<_, _>>();
+    spec.remove("f:replicas").unwrap();
+    worker["metadata"]["managedFields"] = json!([entry("nemo", "Apply", json!({"f:spec": spec})), entry("kubectl-edit", "Update", json!({"f:spec": {"f:replicas": {}}}))]);
+    deployment.api.put(path, worker);
+    let Verdict::Update { why } = deployment.verdict(StepId::Serve).await else { panic!("it was changed") };
+    assert!(why.contains("vllm-worker") && why.contains(".spec.replicas by kubectl-edit"), "{why}");
+}

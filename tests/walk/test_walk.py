@@ -126,10 +126,31 @@ def test_connect_and_the_curl_line(world: World) -> None:
             for line in connect.stdout:
                 if "127.0.0.1:8000" in line:
                     break
-            answered = world.exec("sh", "-c", curl)
-            assert "42" in json.loads(answered.stdout)["choices"][0]["message"]["content"], answered.stdout + answered.stderr
+            for _ in range(2):
+                answered = world.exec("sh", "-c", f"{curl} --no-progress-meter")
+                assert "42" in json.loads(answered.stdout)["choices"][0]["message"]["content"], answered.stdout + answered.stderr
+                # The pod goes; who asks next is held until its successor is ready.
+                gone = world.exec("kubectl", "delete", "pod", "--namespace", "nemo", "--selector", "app.kubernetes.io/name=frontend")
+                assert gone.returncode == 0 and "deleted" in gone.stdout, gone.stderr
         finally:
             connect.terminate()
+
+
+def test_what_others_changed_is_told_with_whom_and_never_overwritten(world: World) -> None:
+    frontend = ["--namespace", "nemo", "deployment/frontend"]
+    assert world.exec("kubectl", "scale", *frontend, "--replicas=2").returncode == 0
+    done = world.nemo("up", "--yes")
+    assert done.returncode == 13, done.stdout + done.stderr
+    assert ".spec.replicas" in done.stderr and "kubectl" in done.stderr, done.stderr
+    assert world.exec("kubectl", "scale", *frontend, "--replicas=1").returncode == 0
+    # A field that somebody removed is put back: nobody else owns it.
+    assert world.exec("kubectl", "set", "env", *frontend, "DYN_DISCOVERY_BACKEND-").returncode == 0
+    world.ok("up", "--yes")
+    listed = world.exec("kubectl", "set", "env", *frontend, "--list")
+    assert "DYN_DISCOVERY_BACKEND=" in listed.stdout, listed.stdout
+    before = world.marks()
+    world.ok("up", "--yes")
+    assert world.writes(before) == []
 
 
 def test_wrong_answers_fail_and_the_next_up_asks_again(world: World) -> None:

@@ -22,6 +22,7 @@ impl Part {
             Live::Absent => Self::Missing,
             Live::Going => Self::Pending(format!("{} is being deleted", document.title())),
             Live::Differs => Self::Broken(format!("{} was made from other settings", document.title())),
+            Live::Changed(field) => Self::Broken(format!("{} was changed: {field}", document.title())),
             Live::Foreign => Self::Foreign(document.title()),
         }
     }
