@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import ssl
@@ -36,6 +37,11 @@ class Api:
         self.url = f"https://{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ.get('KUBERNETES_SERVICE_PORT', '443')}"
         self.tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
         self.namespace = (ACCOUNT / "namespace").read_text()
+
+    def user(self) -> str:
+        """As whom the server knows us: the subject of the token."""
+        claims = (ACCOUNT / "token").read_text().split(".")[1]
+        return str(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["sub"])
 
     def open(self, method: str, path: str, body: Any = None, kind: str = "application/json", timeout: float = 30) -> Any:
         headers = {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}", "Content-Type": kind, "Accept": "application/json"}

@@ -79,7 +79,8 @@ def schema(kind: str, version: str, core: Core) -> dict[str, Any]:
         place.setdefault("properties", {})[name] = _field(row, core)
         if row["required"] == "yes":
             place.setdefault("required", []).append(name)
-        if name == "mainContainer":  # beside it, the other containers of a pod are extra
+        if name == "mainContainer":  # needs no name, for it has one; and beside it the other containers of a pod are extra
+            place["properties"][name]["required"].remove("name")
             place["required"].remove("containers")
     for path, rule in rules.of(kind, version):
         place = root

@@ -77,7 +77,8 @@ def test_core_types_are_opened_to_the_bottom(core: Core) -> None:
 
 def test_beside_a_main_container_the_others_are_extra(core: Core) -> None:
     pod = dgd("v1alpha1", core)["services"]["additionalProperties"]["properties"]["extraPodSpec"]
-    assert pod["required"] == [] and "image" in pod["properties"]["mainContainer"]["properties"]
+    assert pod["required"] == [] == pod["properties"]["mainContainer"]["required"]
+    assert "image" in pod["properties"]["mainContainer"]["properties"]
 
 
 def test_rules_stand_where_they_belong(core: Core) -> None:

@@ -177,7 +177,14 @@ def operator(lws: Kube, devices: Kube) -> Kube:
     lws.apply({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "podgroups.scheduling.volcano.sh"}, **volcano})
     lws.wait(lambda: lws.run("get", "podgroups.scheduling.volcano.sh").returncode == 0)
     helm(lws, "dynamo-platform", "dynamo-system", "https://helm.ngc.nvidia.com/nvidia/ai-dynamo/charts/dynamo-platform-1.6.1.tgz")
+    answered(lws)
     return lws
+
+
+def answered(kube: Kube) -> None:
+    """Ready pods are not enough: the webhooks have to answer."""
+    probe = {"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeployment", "metadata": {"name": "probe", "namespace": "default"}, "spec": {}}
+    kube.wait(lambda: "at least one component" in kube.run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(probe)).stderr)
 
 
 @pytest.fixture(scope="session")

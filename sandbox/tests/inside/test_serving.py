@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import RUN
+from conftest import RUN, answered
 
 LIBFABRIC = {"kv_connector_extra_config": {"backends": ["LIBFABRIC"]}}
 RUNTIME = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.1-efa"
@@ -62,13 +62,53 @@ def ask(kube, web, name: str) -> str:
     (lambda c: c["podTemplate"]["spec"]["containers"][0].update(resources={"limits": {"cpu": ["2"]}}), "must be of type integer,string"),
     (lambda c: c.update(type="wurker"), 'Unsupported value: "wurker"'),
     (lambda c: c.update(name="FRONTEND"), "component names must be unique, ignoring case"),
-    (lambda c: c.update(minAvailable=2), "minAvailable must not be greater than replicas"),
+    (lambda c: c.update(replicas=1, minAvailable=2), "minAvailable must not be greater than replicas"),
 ])  # fmt: skip
 def test_a_wrong_field_is_refused_by_name_however_deep_it_is(operator, wrong, said):
     worker = component("worker", "worker", 8)
     wrong(worker)
     done = put(operator, graph("wrong", component("frontend", "frontend"), worker), "--dry-run=server")
     assert done.returncode == 1 and said in done.stderr
+
+
+@pytest.mark.parametrize(("wrong", "said"), [
+    (lambda c: c["podTemplate"]["spec"]["containers"][0].update(image="nvcr.io/nvidia/ai-dynamo/vllm-runtime:latest"), "is no semantic version; set runtimeVersionOverride"),
+    (lambda c: c.update(minAvailable=1), "minAvailable requires the Grove workload provider"),
+])  # fmt: skip
+def test_what_the_webhook_refuses(operator, wrong, said):
+    worker = component("worker", "worker", 8)
+    wrong(worker)
+    done = put(operator, graph("wrong", component("frontend", "frontend"), worker), "--dry-run=server")
+    assert done.returncode == 1 and 'admission webhook "vdynamographdeployment.kb.io" denied the request' in done.stderr and said in done.stderr
+
+
+def test_the_older_version_is_read_as_written_and_stored_as_the_newer(operator):
+    kube = operator
+    service = {"componentType": "worker", "subComponentType": "decode", "replicas": 0, "resources": {"limits": {"gpu": "8"}}, "extraPodSpec": {"mainContainer": {"image": RUNTIME}}}
+    thing = {"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoGraphDeployment", "metadata": {"name": "old", "namespace": "default"}, "spec": {"services": {"Worker": service}}}
+    done = put(kube, thing)
+    assert done.returncode == 0 and "v1alpha1 DynamoGraphDeployment is deprecated" in done.stderr
+    serves(kube, "old", 30)  # none are wanted
+    assert kube.get("dynamographdeployments.v1alpha1.nvidia.com", "old")["spec"]["services"] == {"Worker": service}
+    (stored,) = kube.get("dynamographdeployments.v1beta1.nvidia.com", "old")["spec"]["components"]
+    assert stored["type"] == "decode" and stored["podTemplate"]["spec"]["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "8"}}
+    thing["spec"]["services"]["Other"] = service
+    assert "components cannot be added after creation: Other" in put(kube, thing).stderr
+    broken = {**service, "extraPodSpec": {"mainContainer": {"image": RUNTIME, "imagePullPolicie": "Always"}}}
+    assert "imagePullPolicie: field not declared in schema" in put(kube, {**thing, "spec": {"services": {"Worker": broken}}}).stderr
+    kube("delete", "dgd", "old", "--timeout=60s")
+
+
+def test_without_the_operator_no_write_is_taken_and_ready_is_not_yet_answered(operator):
+    kube = operator
+    good = graph("late", component("frontend", "frontend"))
+    kube("delete", "pod", "-n", "dynamo-system", "-l", "control-plane=controller-manager")
+    refused = put(kube, good, "--dry-run=server")
+    assert refused.returncode == 1 and 'failed calling webhook "mdynamographdeployment.kb.io"' in refused.stderr
+    kube("wait", "--for=condition=Ready", "pod", "-n", "dynamo-system", "-l", "control-plane=controller-manager", "--timeout=60s")
+    assert "connection refused" in put(kube, good, "--dry-run=server").stderr, "Ready comes before the listener"
+    answered(kube)
+    assert put(kube, good, "--dry-run=server").returncode == 0
 
 
 def test_a_graph_of_frontend_and_worker_answers(operator, model, web):
