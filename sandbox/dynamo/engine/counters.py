@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from . import world
 
@@ -23,6 +23,7 @@ class Counters:
         self.folders = [f for f in self.folders if f.is_dir()]
         self.memory_share = memory_share
         self.steps, self.done = 0, threading.Event()
+        self.tell: Callable[[int], None] = lambda steps: None  # hears how many tokens there were in each period
         self.thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Counters:
@@ -39,13 +40,15 @@ class Counters:
             _show(folder, 0)
             _write(folder, "memory.used", 0)
 
-    def step(self) -> None:
+    def step(self, count: int = 1) -> None:
         """One token of one request."""
-        self.steps += 1
+        self.steps += count
 
     def _run(self) -> None:
         while not self.done.wait(PERIOD):
             steps, self.steps = self.steps, 0
+            if steps:
+                self.tell(steps)
             # A GPU counts as used while a kernel runs: some tokens a second keep it nearly always busy.
             share = min(99, 60 + steps // 4) if steps else 0
             for folder in self.folders:

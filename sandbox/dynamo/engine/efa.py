@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
+from typing import Any
 
 from . import world
 
@@ -30,6 +31,18 @@ class Efa:
                     _raise(packets, -(-share // PACKET))
                 if (calls := port / name.replace("bytes", "wrs")) != port / name and calls.exists():
                     _raise(calls, 1 if share else 0)
+
+
+class Collectives:
+    """What the nodes of one engine say to each other for each token: two sums of its hidden state in each layer (assumed; a pipeline says less)."""
+
+    def __init__(self, efa: Efa, config: dict[str, Any]) -> None:
+        text = {**config, **config.get("llm_config", {}), **config.get("text_config", {})}
+        self.efa, self.per_token = efa, 2 * int(text.get("num_hidden_layers", 1)) * int(text.get("hidden_size", 1)) * 2
+
+    def moved(self, tokens: int) -> None:
+        if not world.fault("efa-sockets"):  # NCCL on plain sockets: all works, slower, and no adapter is used
+            self.efa.move(tokens * self.per_token, "tx_bytes", "rx_bytes", "rdma_write_bytes", "rdma_write_recv_bytes")
 
 
 def given() -> int:

@@ -104,6 +104,13 @@ class Generator:
         finally:
             self._running(-1)
 
+    async def encode(self, request: dict[str, Any], context: Any) -> AsyncIterator[dict[str, Any]]:
+        """An encoder's part: it reads the pictures and says nothing."""
+        count = len(request.get("token_ids") or [])
+        await asyncio.sleep(self.latency.times["first_token_ms"] / 1000)
+        self._stepped()
+        yield self._last([], "stop", count, 0)
+
     async def _fetched(self, request: dict[str, Any]) -> bool:
         """Whether another engine has read the prompt, and its KV has come here."""
         given = ((request.get("prefill_result") or {}).get("disaggregated_params") or {}).get("kv_transfer_params")

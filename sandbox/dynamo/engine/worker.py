@@ -29,7 +29,7 @@ from dynamo.vllm.health_check import VllmHealthCheckPayload, VllmPrefillHealthCh
 from prometheus_client import CollectorRegistry  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 
-from . import efa, transfer  # noqa: E402
+from . import efa, rendezvous, transfer  # noqa: E402
 from .counters import Counters, visible  # noqa: E402
 from .generate import Generator  # noqa: E402
 from .metrics import Engine, Nixl  # noqa: E402
@@ -41,6 +41,8 @@ ROLES = {
     DisaggregationMode.AGGREGATED: (ModelType.Chat | ModelType.Completions, WorkerType.Aggregated, []),
     DisaggregationMode.DECODE: (ModelType.Chat | ModelType.Completions, WorkerType.Decode, [[WorkerType.Prefill]]),
     DisaggregationMode.PREFILL: (ModelType.Prefill, WorkerType.Prefill, [[WorkerType.Decode]]),
+    # vLLM's own split: an engine of the encoder alone. Dynamo's encode worker knows none of these models, and this one it does not know: our choice.
+    DisaggregationMode.ENCODE: (ModelType.Empty, WorkerType.Encode, [[WorkerType.Prefill, WorkerType.Decode], [WorkerType.Aggregated]]),
 }
 
 
@@ -86,8 +88,39 @@ async def serve(config: Config) -> None:
     found = prepare(config)
     most = context_length(config, found)
     with Counters(visible(), config.engine_args.gpu_memory_utilization) as counters:
+        if nodes := rendezvous.group(config.engine_args):
+            await asyncio.to_thread(meet, nodes, counters, found)
         await asyncio.to_thread(startup.load, config.model)
         await register_and_answer(config, runtime, endpoints, found, most, counters)
+
+
+def meet(nodes: rendezvous.Group, counters: Counters, found: dict[str, Any]) -> None:
+    """Waits for the engine's other nodes; from then on what one of them does, all do."""
+    traffic = efa.Collectives(efa.Efa(efa.given()), found)
+    if nodes.leads:
+        leader = rendezvous.Leader(nodes)
+        leader.gather()
+        leader.watch(rendezvous.die)
+        counters.tell = lambda steps: (leader.tell(steps), traffic.moved(steps))  # type: ignore[assignment,func-returns-value]
+    else:  # data parallel: a node of its own requests
+        follower = rendezvous.Follower(nodes)
+        follower.start()
+        counters.tell = traffic.moved
+
+
+def follow(config: Config) -> None:
+    """A node without requests of its own (--headless): no runtime, no health server."""
+    found = prepare(config)
+    nodes = rendezvous.group(config.engine_args)
+    if nodes is None or nodes.leads:
+        raise ValueError("--headless needs --nnodes greater than 1 and a --node-rank greater than 0")
+    with Counters(visible(), config.engine_args.gpu_memory_utilization) as counters:
+        counters.tell = efa.Collectives(efa.Efa(efa.given()), found).moved
+        follower = rendezvous.Follower(nodes)
+        follower.start()
+        startup.load(config.model)
+        follower.follow(counters.step)
+    raise rendezvous.DistNetworkError("Connection was likely closed. Did the remote server shutdown or crash?")
 
 
 async def register_and_answer(config: Config, runtime: Any, endpoints: list[Any], found: dict[str, Any], most: int, counters: Counters) -> None:
@@ -97,6 +130,8 @@ async def register_and_answer(config: Config, runtime: Any, endpoints: list[Any]
     moving = transfer.Transfer(config.engine_args, found, Nixl(metrics), efa.Efa(efa.given())) if transfer.connector(config.engine_args) else None
     if moving:
         await moving.open()
+    if encodes(config) and config.component == "backend":
+        config.component = "encode"  # or the frontend would take it for one that answers
     generator = Generator(tokenizer, {ends} if isinstance(ends, int) else set(ends), most, counters.step, metrics, moving)
     endpoint = runtime.endpoint(f"{config.namespace}.{config.component}.{config.endpoint}")
     endpoints.append(endpoint)
@@ -104,7 +139,7 @@ async def register_and_answer(config: Config, runtime: Any, endpoints: list[Any]
         endpoint=endpoint, registry=metrics.registry, metric_prefix_filters=["vllm:"], namespace_name=config.namespace,
         component_name=config.component, endpoint_name=config.endpoint, model_name=config.served_model_name or config.model,
     )  # fmt: skip
-    role = config.disaggregation_mode
+    role = DisaggregationMode.ENCODE if encodes(config) else config.disaggregation_mode
     serves, worker_type, needs = ROLES[role]
     await register_model(
         ModelInput.Tokens, serves, endpoint, config.model, config.served_model_name or config.model,
@@ -114,12 +149,22 @@ async def register_and_answer(config: Config, runtime: Any, endpoints: list[Any]
     logger.info("Model %s is registered", config.served_model_name or config.model)
     if role == DisaggregationMode.PREFILL:
         await endpoint.serve_endpoint(generator.prefill, health_check_payload=VllmPrefillHealthCheckPayload(None).to_dict())
+    elif role == DisaggregationMode.ENCODE:
+        await endpoint.serve_endpoint(generator.encode)
     else:
         await endpoint.serve_endpoint(generator.generate, health_check_payload=VllmHealthCheckPayload(None).to_dict())
 
 
+def encodes(config: Config) -> bool:
+    return bool(getattr(config.engine_args, "mm_encoder_only", False))
+
+
 def main() -> None:
-    uvloop.run(serve(parse_args()))
+    config = parse_args()
+    if config.headless:
+        follow(config)
+    else:
+        uvloop.run(serve(config))
 
 
 if __name__ == "__main__":

@@ -162,6 +162,23 @@ def test_prefill_and_decode_apart_move_what_was_asked_and_with_the_switch_nothin
         switch.unlink()
 
 
+def test_an_engine_over_two_nodes_is_one_leader_worker_set(operator, model, web):
+    kube = operator
+    kube("delete", "dgd", "agg", "pd", "--ignore-not-found", "--wait=false")
+    worker = component("worker", "worker", 4, args=engine(model, "--pipeline-parallel-size", "2"), multinode={"nodeCount": 2})
+    made(kube, graph("wide", component("frontend", "frontend"), worker))
+    status = serves(kube, "wide", 120)["status"]["components"]["worker"]
+    assert status["componentKind"] == "LeaderWorkerSet" and status["readyReplicas"] == 1
+    (name,) = status["componentNames"]
+    assert kube.get("leaderworkerset", name)["spec"]["leaderWorkerTemplate"]["size"] == 2
+    assert "nodes at wide-worker" in kube("logs", f"{name}-0")
+    assert "answers" in kube("logs", f"{name}-0-1", "-c", "wait-for-leader-mp")
+    assert ask(kube, web, "wide") == "42"
+    kube("delete", "pod", f"{name}-0-1")
+    kube.wait(lambda: kube.run("get", "dgd", "wide", "-o", "jsonpath={.status.state}").stdout == "pending")
+    serves(kube, "wide", 120)  # the set makes the whole group anew
+
+
 def test_zz_graphs_go_with_all_they_became(operator):
     """At the end: the server's garbage collector takes half a minute to hear of new kinds."""
     kube = operator

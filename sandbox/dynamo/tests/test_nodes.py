@@ -1,0 +1,89 @@
+"""Engines over several nodes, on loopback: who waits for whom, and who ends with whom."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from serving import ask, free_port, serving, wait
+
+from engine import rendezvous
+from engine.rendezvous import Follower, Group, Leader
+
+
+def place(rank: int, port: int, nodes: int = 2) -> Group:
+    return Group(nodes, rank, "127.0.0.1", port, 8)
+
+
+def args(**more: Any) -> SimpleNamespace:
+    found = dict(tensor_parallel_size=8, pipeline_parallel_size=1, nnodes=1, node_rank=0, master_addr="a", master_port=1, data_parallel_size=1,
+                 data_parallel_size_local=None, data_parallel_start_rank=None, data_parallel_address="b", data_parallel_rpc_port=2)  # fmt: skip
+    return SimpleNamespace(**found | more)
+
+
+def test_who_is_one_of_several() -> None:
+    assert rendezvous.group(args()) is None
+    assert rendezvous.group(args(pipeline_parallel_size=2, nnodes=2, node_rank=1)) == Group(2, 1, "a", 1, 8)
+    assert rendezvous.group(args(tensor_parallel_size=4, data_parallel_size=4, data_parallel_size_local=2, data_parallel_start_rank=2)) == Group(2, 1, "b", 2, 8)
+
+
+def test_the_leader_starts_when_all_have_come_and_tells_them_what_is_done() -> None:
+    port, done, lost = free_port(), [], threading.Event()
+    leader = Leader(place(0, port, 3))
+    gathered = threading.Thread(target=leader.gather)
+    gathered.start()
+    followers = [Follower(place(1, port, 3))]
+    gathered.join(0.3)
+    assert gathered.is_alive(), "one is still missing"
+    followers.append(Follower(place(2, port, 3)))
+    for follower in followers:
+        follower.start()
+    gathered.join(5)
+    leader.watch(lambda rank: lost.set())
+    leader.tell(7)
+    heard = threading.Thread(target=followers[0].follow, args=(done.append,))
+    heard.start()
+    followers[1].link.shutdown(2)
+    assert lost.wait(5), "a node that goes is missed"
+    for link in leader.followers.values():
+        link.shutdown(2)
+    heard.join(5)
+    assert done == [7]
+
+
+def test_who_does_not_come_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "patience", lambda: 0.3)
+    with pytest.raises(rendezvous.DistStoreError, match="waiting for clients. 8/16 clients joined"):
+        Leader(place(0, free_port())).gather()
+    port = free_port()
+    with pytest.raises(rendezvous.DistNetworkError, match=rf"timed out after 300ms while trying to connect to \(127.0.0.1, {port}\)"):
+        Follower(place(1, port))
+
+
+def test_two_nodes_serve_as_one_and_the_second_ends_with_the_first(model: Path, tmp_path: Path) -> None:
+    with serving(tmp_path / "two") as made:
+        port = str(free_port())
+        both = ["--pipeline-parallel-size", "2", "--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port, "--distributed-executor-backend", "mp"]
+        leader = made.worker("leader", model, *both, "--node-rank", "0")
+        made.frontend()
+        wait("the leader waits", made.processes, made.log, 60, lambda: "waiting for 1 nodes" in made.log.read_text())
+        assert ask(f"{made.url}/v1/models")["data"] == []
+        follower = made.worker("follower", model, *both, "--node-rank", "1", "--headless")
+        made.listed()
+        assert follower.poll() is None
+        leader.kill()
+        assert follower.wait(20) == 1
+        assert "Connection was likely closed" in made.log.read_text()
+
+
+def test_an_encoder_is_registered_and_answers_nobody(model: Path, tmp_path: Path) -> None:
+    with serving(tmp_path / "encode") as made:
+        split = ["--mm-encoder-only", "--ec-transfer-config", '{"ec_connector":"ECExampleConnector","ec_role":"ec_producer"}']
+        made.worker("encode", model, *split)
+        made.frontend()
+        wait("it is registered", made.processes, made.log, 60, lambda: "is registered" in made.log.read_text())
+        assert ask(f"{made.url}/v1/models")["data"] == []
+        assert "encode.generate" in made.log.read_text()
