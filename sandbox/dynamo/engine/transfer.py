@@ -21,6 +21,7 @@ from .startup import TIMING, log
 CONNECTORS = ("NixlConnector", "NixlPullConnector", "NixlPushConnector")
 PORT = 5600  # VLLM_NIXL_SIDE_CHANNEL_PORT's default
 BLOCK = 16  # tokens, where --block-size says nothing
+LEASE = 30.0  # seconds that a prefill worker holds a prompt's KV, unless kv_lease_duration says otherwise
 PATIENCE = 5.0  # seconds for the other's side channel to answer
 
 
@@ -62,7 +63,9 @@ class Transfer:
         self.engine_id = self.config.engine_id or str(uuid.uuid4())
         self.host = os.environ.get("VLLM_NIXL_SIDE_CHANNEL_HOST", "localhost")
         self.port = int(os.environ.get("VLLM_NIXL_SIDE_CHANNEL_PORT", PORT))
-        self.backends = [str(b).upper() for b in (self.config.kv_connector_extra_config or {}).get("backends", ["UCX"])]
+        extra = self.config.kv_connector_extra_config or {}
+        self.backends = [str(b).upper() for b in extra.get("backends", ["UCX"])]
+        self.lease = float(extra.get("kv_lease_duration", LEASE))
         self.held: dict[str, int] = {}  # request → tokens that wait to be read
         self.server: asyncio.Server | None = None
 
@@ -99,10 +102,16 @@ class Transfer:
         """The parameters by which a decode worker finds what this prompt's prefill has left here."""
         if self.config.kv_role != "kv_consumer":
             self.held[request] = tokens
+            asyncio.get_running_loop().call_later(self.lease, self._expire, request)
         return {
             "do_remote_prefill": True, "do_remote_decode": False, "remote_block_ids": [list(range(-(-tokens // self.block)))],
             "remote_engine_id": self.engine_id, "remote_request_id": request, "remote_host": self.host, "remote_port": self.port, "tp_size": self.ranks,
         }  # fmt: skip
+
+    def _expire(self, request: str) -> None:
+        if self.held.pop(request, None) is not None:
+            log(f"Releasing expired KV blocks for request {request} which were retrieved by 0 decode worker(s) within {self.lease:.0f} seconds.", "nixl_connector.py:1702")
+            self.nixl.expired.inc()
 
     async def read(self, params: dict[str, Any]) -> bool:
         """Whether the prompt's KV is here now. If not, it has to be computed again, where the policy allows that."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .facts import NV, Thing, main_container, nodes
 from .multinode import EXECUTOR
 
-VERSIONED = re.compile(r"v?\d+\.\d+\.\d+([-+][0-9A-Za-z.+_-]+)?")
+VERSIONED = re.compile(r"v?\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?")
 CHOICES = {
     EXECUTOR: ("mp", "ray"), f"{NV}/dynamo-kube-discovery-mode": ("pod", "container"), f"{NV}/grove-update-strategy": ("RollingRecreate", "OnDelete"),
 }  # fmt: skip

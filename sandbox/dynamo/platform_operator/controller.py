@@ -10,7 +10,7 @@ import time
 import urllib.error
 
 from . import facts, status, workloads
-from .api import MERGE, Api, Refused, collection, place
+from .api import MANAGER, MERGE, Api, Refused, collection, place
 from .facts import FINALIZER, GRAPH_LABEL, HASH_LABEL, HASH_NOTE, Thing
 from .multinode import Wrong
 
@@ -82,7 +82,7 @@ class Controller:
 
     def _patch(self, path: str, body: Thing) -> None:
         try:
-            self.api.ask("PATCH", path, body, MERGE)
+            self.api.ask("PATCH", f"{path}?fieldManager={MANAGER}", body, MERGE)
         except Refused as refused:
             if refused.status != 404:
                 raise
@@ -98,7 +98,7 @@ class Controller:
         except (Wrong, Refused) as wrong:
             said = status.failed(graph, "failed_to_reconcile_the_resources", str(wrong))
         if said != (graph.get("status") or {}):
-            self._patch(place(graph) + "/status", {"status": {"observedGeneration": None, "components": None, **said}})
+            self._patch(place(graph) + "/status", {"status": {**dict.fromkeys(graph.get("status") or {}), **said}})
 
     def _mark(self, graph: Thing) -> str:
         """The workers' hash, kept on the object together with the finalizer. Workers that span nodes are updated in place, under the first one."""

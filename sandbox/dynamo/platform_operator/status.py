@@ -30,14 +30,30 @@ def of(graph: Thing, mark: str, live: dict[tuple[str, str], Thing], rolling: boo
         ready, reason, text = "True", "all_resources_are_ready", "All resources are ready"
     return {
         "state": "successful" if ready == "True" else "pending", "observedGeneration": meta["generation"], "components": components,
-        "conditions": conditions(graph, ready, reason, text),
+        "conditions": conditions(graph, ready, reason, text), **rollout(graph, rolling),
     }  # fmt: skip
+
+
+def rollout(graph: Thing, rolling: bool) -> Thing:
+    """Only where there ever was one."""
+    before = (graph.get("status") or {}).get("rollingUpdate")
+    if rolling:
+        begun = before if before and before["phase"] == "InProgress" else {"phase": "InProgress", "startTime": now()}
+        return {"rollingUpdate": begun}
+    if before and before["phase"] == "InProgress":
+        workers = sorted(c["name"] for c in graph["spec"]["components"] if is_worker(c))
+        return {"rollingUpdate": {**before, "phase": "Completed", "endTime": now(), "updatedComponents": workers}}
+    return {"rollingUpdate": before} if before else {}
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def failed(graph: Thing, reason: str, text: str) -> Thing:
     """Does not move `observedGeneration`: it is tried again."""
     before = graph.get("status") or {}
-    kept = {key: before[key] for key in ("observedGeneration", "components") if key in before}
+    kept = {key: before[key] for key in ("observedGeneration", "components", "rollingUpdate") if key in before}
     return {"state": "failed", **kept, "conditions": conditions(graph, "False", reason, text)}
 
 
@@ -45,7 +61,7 @@ def conditions(graph: Thing, ready: str, reason: str, text: str) -> list[Thing]:
     before: list[Thing] = (graph.get("status") or {}).get("conditions") or []
     others = [c for c in before if c["type"] != "Ready"]
     was = next((c for c in before if c["type"] == "Ready"), {})
-    since = was["lastTransitionTime"] if was.get("status") == ready else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    since = was["lastTransitionTime"] if was.get("status") == ready else now()
     one = {"type": "Ready", "status": ready, "reason": reason, "message": text, "lastTransitionTime": since, "observedGeneration": graph["metadata"]["generation"]}
     return [*others, one]
 

@@ -27,7 +27,7 @@ def test_a_version_in_the_tag_is_enough(image: str) -> None:
     assert of_create(with_image(image), World()) == []
 
 
-@pytest.mark.parametrize("image", ["r/x:latest", "r/x", "host:5000/x@sha256:00", "r/x:1.4"])
+@pytest.mark.parametrize("image", ["r/x:latest", "r/x", "host:5000/x@sha256:00", "r/x:1.4", "r/x:1.4.0_efa"])
 def test_without_one_the_runtimes_version_has_to_be_said(image: str) -> None:
     (why,) = of_create(with_image(image), World())
     assert why == f"spec.components[1] (w): the tag of main image {image!r} is no semantic version; set runtimeVersionOverride"

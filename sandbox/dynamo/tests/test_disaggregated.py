@@ -97,18 +97,21 @@ def end(role: str, present: bool = True, tp: int = 2, **more: Any) -> transfer.T
     kv = SimpleNamespace(kv_connector="NixlConnector", kv_role=role, engine_id=None, kv_load_failure_policy="fail", kv_connector_extra_config={"backends": ["LIBFABRIC"]})
     vars(kv).update(more)
     args = SimpleNamespace(kv_transfer_config=kv, tensor_parallel_size=tp, pipeline_parallel_size=1, block_size=None, kv_cache_dtype="auto")
-    moved: list[int] = []
-    nixl_ = SimpleNamespace(moved=lambda size, seconds, descriptors: moved.append(size), failed=SimpleNamespace(inc=lambda: moved.append(-1)), seen=moved)
+    moved: list[Any] = []
+    nixl_ = SimpleNamespace(moved=lambda size, seconds, descriptors: moved.append(size), failed=SimpleNamespace(inc=lambda: moved.append(-1)),
+                            expired=SimpleNamespace(inc=lambda: moved.append("expired")), seen=moved)  # fmt: skip
     efa = SimpleNamespace(present=present, seen=[], move=lambda count, *names: efa.seen.append((count, *names)))
     return transfer.Transfer(args, CONFIG, nixl_, efa)  # type: ignore[arg-type]
 
 
-def hand_over(giver: transfer.Transfer, taker: transfer.Transfer, tokens: int = 10) -> bool:
+def hand_over(giver: transfer.Transfer, taker: transfer.Transfer, tokens: int = 10, late: float = 0) -> bool:
     async def both() -> bool:
         giver.host, giver.port = "127.0.0.1", free_port()
         await giver.open()
         try:
-            return await taker.read(giver.hold("r1", tokens))
+            params = giver.hold("r1", tokens)
+            await asyncio.sleep(late)
+            return await taker.read(params)
         finally:
             await giver.close()
 
@@ -131,6 +134,13 @@ def test_the_wrong_side_channel_host_fails_the_request_or_computes_again() -> No
         asyncio.run(strict.read(lost))
     lenient = end("kv_consumer", kv_load_failure_policy="recompute")
     assert not asyncio.run(lenient.read(lost)) and lenient.nixl.seen == [-1]  # type: ignore[attr-defined]
+
+
+def test_what_nobody_reads_in_time_is_gone_and_counted_where_it_was() -> None:
+    giver = end("kv_producer", kv_connector_extra_config={"kv_lease_duration": 0.05})
+    with pytest.raises(transfer.Failed, match="request r1 is not held by"):
+        hand_over(giver, end("kv_consumer"), late=0.2)
+    assert giver.nixl.seen == ["expired"]  # type: ignore[attr-defined]
 
 
 def test_a_decode_worker_that_produces_reads_nothing() -> None:

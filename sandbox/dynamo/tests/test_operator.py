@@ -160,6 +160,15 @@ def test_status_is_ready_for_the_generation_that_it_saw() -> None:
     assert status.of(graph(component("w", "worker", 8, ENGINE)), "h", live(1), True)["conditions"][0]["reason"] == "rolling_update_in_progress"
 
 
+def test_a_rolling_update_begins_and_ends() -> None:
+    of = graph(component("w", "worker", 8, ENGINE))
+    assert "rollingUpdate" not in status.of(of, "h", live(1), False)
+    of["status"] = status.of(of, "h", live(1), True)
+    assert of["status"]["rollingUpdate"]["phase"] == "InProgress" and of["status"]["state"] == "pending"
+    done = status.of(of, "h", live(1), False)["rollingUpdate"]
+    assert done["phase"] == "Completed" and done["updatedComponents"] == ["w"] and done["startTime"] == of["status"]["rollingUpdate"]["startTime"]
+
+
 def test_a_failure_keeps_the_generation_that_was_seen_before() -> None:
     of = graph(component("w", "worker", 8, ENGINE)) | {"status": {"observedGeneration": 2, "state": "successful"}}
     said = status.failed(of, "failed_to_reconcile_the_resources", "no")

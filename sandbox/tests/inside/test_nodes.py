@@ -40,6 +40,7 @@ def test_devices_appear_with_their_plugins(kube, request):
     request.getfixturevalue("devices")
     kube.ready("hungry")
     assert kube("exec", "hungry", "--", "printenv", "NVIDIA_VISIBLE_DEVICES").strip() == "0,1,2,3,4,5,6,7"
+    assert kube("exec", "hungry", "--", "printenv", "SANDBOX_EFA_DEVICES").strip() == "16"
     kube("delete", "pod", "hungry")
 
 

@@ -113,7 +113,8 @@ def test_without_the_operator_no_write_is_taken_and_ready_is_not_yet_answered(op
 
 def test_a_graph_of_frontend_and_worker_answers(operator, model, web):
     kube = operator
-    made(kube, graph("agg", component("Frontend", "frontend"), component("worker", "worker", 4, args=engine(model))))
+    frontend = component("Frontend", "frontend")
+    made(kube, graph("agg", frontend, component("worker", "worker", 4, args=engine(model))))
     found = serves(kube, "agg")
     assert found["status"]["state"] == "successful" and found["status"]["observedGeneration"] == found["metadata"]["generation"]
     workers = found["status"]["components"]["worker"]
@@ -121,6 +122,10 @@ def test_a_graph_of_frontend_and_worker_answers(operator, model, web):
     (name,) = workers["componentNames"]
     assert kube.get("deployment", name)["spec"]["template"]["spec"]["serviceAccountName"] == "agg-k8s-service-discovery"
     assert ask(kube, web, "agg") == "42"
+    made(kube, graph("agg", frontend, component("worker", "worker", 4, args=engine(model, "--max-model-len", "4096"))))
+    found = serves(kube, "agg")
+    assert found["metadata"]["generation"] == 2 and found["status"]["rollingUpdate"]["phase"] == "Completed"
+    assert found["status"]["components"]["worker"]["componentNames"] != [name] and kube.run("get", "dcd", name).returncode == 1, "the old workers go"
 
 
 def test_a_worker_that_cannot_start_is_named_and_the_graph_never_says_ready(operator):
