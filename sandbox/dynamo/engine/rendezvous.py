@@ -151,6 +151,19 @@ class Follower:
             step(int(line))
 
 
+    def watch(self, lost: Callable[[int], None]) -> None:
+        """For a node with requests of its own: it goes when the leader does."""
+
+        def wait() -> None:
+            try:
+                self.follow(lambda steps: None)
+            except OSError:
+                pass
+            lost(0)
+
+        threading.Thread(target=wait, daemon=True).start()
+
+
 def die(rank: int) -> None:
     """From a thread: the engine is dead, and the process ends with it."""
     log(f"EngineDeadError: node {rank} is gone. EngineCore encountered an issue. See stack trace (above) for the root cause.", "async_llm.py:702")

@@ -105,6 +105,7 @@ def meet(nodes: rendezvous.Group, counters: Counters, found: dict[str, Any]) -> 
     else:  # data parallel: a node of its own requests
         follower = rendezvous.Follower(nodes)
         follower.start()
+        follower.watch(rendezvous.die)
         counters.tell = traffic.moved
 
 

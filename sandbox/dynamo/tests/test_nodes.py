@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from conftest import MODEL
 from serving import ask, free_port, serving, wait
 
 from engine import rendezvous
@@ -77,6 +78,21 @@ def test_two_nodes_serve_as_one_and_the_second_ends_with_the_first(model: Path, 
         leader.kill()
         assert follower.wait(20) == 1
         assert "Connection was likely closed" in made.log.read_text()
+
+
+def test_data_parallel_nodes_each_serve_and_stay_together(model: Path, tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as made:
+        port = str(free_port())
+        both = ["--data-parallel-size", "2", "--data-parallel-size-local", "1", "--data-parallel-hybrid-lb", "--data-parallel-address", "127.0.0.1", "--data-parallel-rpc-port", port]
+        first = made.worker("first", model, *both, "--data-parallel-start-rank", "0")
+        second = made.worker("second", model, *both, "--data-parallel-start-rank", "1")
+        made.frontend()
+        wait("both are registered", made.processes, made.log, 60, lambda: made.log.read_text().count("is registered") == 2)
+        made.listed()
+        ask(f"{made.url}/v1/completions", {"model": MODEL, "prompt": "The capital of France is", "max_tokens": 8})
+        assert first.poll() is None and second.poll() is None
+        first.kill()
+        assert second.wait(20) == 1
 
 
 def test_an_encoder_is_registered_and_answers_nobody(model: Path, tmp_path: Path) -> None:
