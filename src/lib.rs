@@ -11,6 +11,7 @@ pub mod config;
 pub mod endpoint;
 pub mod engine;
 pub mod error;
+pub mod fit;
 pub mod hub;
 pub mod k8s;
 pub mod registry;

@@ -5,6 +5,7 @@ mod account;
 mod artefacts;
 mod capacity;
 mod filesystem;
+mod fit;
 mod hub;
 mod names;
 mod network;

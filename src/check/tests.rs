@@ -5,7 +5,7 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::capacity::{self, Seen};
 use super::report::{Answered, Verdict};
-use super::{artefacts, filesystem, hub, network};
+use super::{artefacts, filesystem, fit, hub, network};
 use crate::aws::ec2::{Running, TypeFacts};
 use crate::config::{self, ImagePin, Pins, Spec, WeightFile, WeightsPin};
 use crate::error::{Kind, ServiceError};
@@ -112,6 +112,18 @@ fn the_file_system_holds_the_larger_of_catalogue_and_hub() {
         assert_eq!(answered.verdict, verdict, "{gib} {gb}: {}", answered.answer);
         assert!(answered.answer.contains(words), "{}", answered.answer);
     }
+}
+
+#[test]
+fn what_cannot_fit_is_refused_with_what_would() {
+    let ok = fit::fit(&spec(&[]));
+    assert_eq!(ok.verdict, Verdict::Ok, "{}", ok.answer);
+    let red = fit::fit(&spec(&[("model", "nemotron-3-ultra")]));
+    assert_eq!((red.verdict, red.kind), (Verdict::Red, Some(Kind::Config)), "{}", red.answer);
+    assert!(red.answer.contains("nemotron-3-ultra in bf16 with TP 8 on p5en.48xlarge does not fit"), "{}", red.answer);
+    let fix = red.fix.unwrap();
+    assert!(fix.contains("TP 8 × PP 2 on 2 nodes of p5en.48xlarge") && fix.contains("--instance p6-b200.48xlarge") && !fix.contains("--instance p5.48xlarge"), "{fix}");
+    assert_eq!(fit::fit(&spec(&[("model", "nemotron-3-ultra"), ("precision", "nvfp4")])).verdict, Verdict::Ok);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod cluster;
 mod completions;
 mod config;
 mod connect;
+mod fit;
 mod image;
 mod plan;
 mod render;
@@ -123,6 +124,8 @@ enum Command {
     Check(check::Args),
     /// Show what `up` would do and what it costs an hour
     Plan(plan::Args),
+    /// Compute the smallest layout that holds a model, and what it holds
+    Fit(fit::Args),
     /// Show what is there, what state it is in, and what it costs
     Status(status::Args),
     /// Copy images and charts into ECR, and list them
@@ -184,6 +187,7 @@ async fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Up(args) => up::run(args, global).await,
         Command::Check(args) => check::run(args, global).await,
         Command::Plan(args) => plan::run(args, global).await,
+        Command::Fit(args) => fit::run(args, global).await,
         Command::Status(args) => status::run(args, global).await,
         Command::Image(args) => image::run(args, global).await,
         Command::Weights(args) => weights::run(args, global).await,

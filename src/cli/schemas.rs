@@ -27,4 +27,5 @@ fn are_what_the_types_say() {
     published::<super::connect::Answer>("connect");
     published::<super::render::Answer>("render");
     published::<crate::check::Report>("check");
+    published::<crate::fit::Answer>("fit");
 }

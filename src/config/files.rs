@@ -3,12 +3,15 @@
 use serde::de::DeserializeOwned;
 
 use super::catalogue::{Instance, PlatformSet};
+use super::fit::{Assumptions, PublishedGpus};
 use super::model::Model;
 use super::nearest::did_you_mean;
 use crate::error::{Kind, fail};
 
 /// The lowest layer; also where the settings' names, types and descriptions come from.
 pub(super) const DEFAULTS: &str = include_str!("../../configs/defaults.toml");
+const FIT: &str = include_str!("../../configs/fit.toml");
+const PUBLISHED_GPUS: &str = include_str!("../../configs/published-gpus.toml");
 const PLATFORM: &str = include_str!("../../configs/platform.toml");
 
 /// A catalogue file: its name without `.toml`, and its text.
@@ -35,6 +38,16 @@ pub fn instance(name: &str, at: &str) -> anyhow::Result<Instance> {
 /// The model of that name; an unknown one is refused with the nearest. `at` is where the name was given.
 pub fn model(name: &str, at: &str) -> anyhow::Result<Model> {
     find("models", "model", MODELS, name, at)
+}
+
+/// What the fit assumes where nothing is counted.
+pub fn fit_assumptions() -> anyhow::Result<Assumptions> {
+    parse("configs/fit.toml", FIT)
+}
+
+/// The published table of the smallest number of GPUs.
+pub fn published_gpus() -> anyhow::Result<PublishedGpus> {
+    parse("configs/published-gpus.toml", PUBLISHED_GPUS)
 }
 
 /// The set of versions of that name (empty: the default one) with its name.

@@ -5,6 +5,7 @@ mod catalogue;
 mod catalogue_test;
 mod document;
 mod files;
+mod fit;
 mod layers;
 mod load;
 mod lustre;
@@ -20,7 +21,8 @@ mod unverified;
 
 pub use catalogue::{ChartSource, Figure, ImageSource, Instance, PlatformSet, Quota, VersionCell};
 pub use document::{sample, schema};
-pub use files::{instance, instance_names, model, model_names};
+pub use files::{fit_assumptions, instance, instance_names, model, model_names, published_gpus};
+pub use fit::{Assumptions, PublishedGpus, PublishedRow};
 pub use layers::{Layers, Origin, Setting};
 pub use load::{Inputs, load};
 pub use lustre::{capacity_gib, sold_gib};

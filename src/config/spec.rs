@@ -36,6 +36,13 @@ pub struct Spec {
     pub price_gpu_hour: Option<f64>,
 }
 
+impl Spec {
+    /// Tokens of a request: what is set, or the model's own.
+    pub fn max_model_len(&self) -> u32 {
+        if self.serve.max_model_len == 0 { self.model.max_model_len.value } else { self.serve.max_model_len }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSpec {

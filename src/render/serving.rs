@@ -75,7 +75,7 @@ impl Serving {
             model_path,
             served_model_name: spec.precision.repository.clone(),
             tensor_parallel_size: spec.precision.tensor_parallel_size.value,
-            max_model_len: if spec.serve.max_model_len == 0 { spec.model.max_model_len.value } else { spec.serve.max_model_len },
+            max_model_len: spec.max_model_len(),
             gpu_memory_utilization: spec.serve.gpu_memory_utilization,
             kv_cache_dtype: spec.precision.kv_cache_dtype.value.clone(),
             image_limit: spec.model.image_limit.as_ref().map(|limit| serde_json::json!({"image": limit.value}).to_string()),

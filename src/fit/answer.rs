@@ -1,0 +1,186 @@
+//! The answer: the smallest layout, what it holds, what was ruled out, and the published number beside it.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::layout::{Layout, candidates, ruled_out};
+use super::memory::{Inputs, Term, memory};
+use super::published::Published;
+use crate::config::PublishedGpus;
+
+/// Nodes that are tried; beyond them a layout is no longer what one would begin with.
+const NODES: u32 = 4;
+
+/// What `nemo fit` answers.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(tag = "kind", rename = "fit")]
+pub struct Answer {
+    pub model: String,
+    pub precision: String,
+    pub instance: String,
+    pub gpu: String,
+    /// Of one node.
+    pub gpus_each: u32,
+    /// Tokens of a request, prompt and answer together.
+    pub max_model_len: u32,
+    /// Requests of that length at once.
+    pub concurrency: u32,
+    pub gpu_memory_utilization: f64,
+    /// GB of one GPU that CUDA reports.
+    pub visible_gb: f64,
+    /// GB of it that the engine may take.
+    pub usable_gb: f64,
+    /// The layout with the fewest GPUs that holds it.
+    pub smallest: Option<Placed>,
+    /// Layouts that are smaller, and why each does not do.
+    pub tried: Vec<Tried>,
+    pub published: Option<Published>,
+    /// What the files say of the weights, where it differs from what the architecture gives.
+    pub note: Option<String>,
+}
+
+/// A layout that holds it.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Placed {
+    pub layout: Layout,
+    pub gpus: u32,
+    pub nodes: u32,
+    /// The fullest of the pipeline, from 1.
+    pub stage: u32,
+    /// Of one GPU of that stage.
+    pub terms: Vec<Term>,
+    pub needed_gb: f64,
+    /// Tokens that each request may have at this concurrency, up to the model's own limit.
+    pub largest_context: u32,
+    /// Requests of `max_model_len` at once, on all copies together.
+    pub largest_concurrency: u32,
+}
+
+/// A layout that does not do.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Tried {
+    pub layout: Layout,
+    /// Of one GPU; none where it is ruled out by a count that does not divide.
+    pub needed_gb: Option<f64>,
+    pub reason: String,
+}
+
+/// This layout, if it can be and holds it.
+pub fn placed(inputs: &Inputs<'_>, layout: Layout) -> Result<Placed, Tried> {
+    let architecture = &inputs.model.architecture;
+    if let Some(reason) = ruled_out(architecture, layout, inputs.gpus_each()) {
+        return Err(Tried { layout, needed_gb: None, reason });
+    }
+    let memory = memory(inputs, layout);
+    let (requests, usable) = (inputs.concurrency.div_ceil(layout.data), inputs.usable_gb());
+    let needed = memory.needed_gb(inputs.max_model_len, requests);
+    if needed > usable {
+        let reason = format!("a GPU would have to hold {needed:.1} GB, and the engine may take {usable:.1} GB");
+        return Err(Tried { layout, needed_gb: Some(rounded(needed)), reason });
+    }
+    let terms = memory.terms(inputs.max_model_len, requests).into_iter().map(|term| Term { gb: rounded(term.gb), ..term });
+    Ok(Placed {
+        layout,
+        gpus: layout.gpus(),
+        nodes: layout.nodes(inputs.gpus_each()),
+        stage: memory.stage,
+        terms: terms.collect(),
+        needed_gb: rounded(needed),
+        largest_context: memory.largest_context(usable, requests).min(inputs.model.max_model_len.value),
+        largest_concurrency: memory.largest_concurrency(usable, inputs.max_model_len).saturating_mul(layout.data),
+    })
+}
+
+/// Tries every layout of up to four nodes, the smallest first.
+pub fn answer(inputs: &Inputs<'_>, table: &PublishedGpus) -> Answer {
+    let mut tried = Vec::new();
+    let mut smallest = None;
+    for layout in candidates(&inputs.model.architecture, inputs.gpus_each(), NODES) {
+        match placed(inputs, layout) {
+            Ok(found) => {
+                smallest = Some(found);
+                break;
+            }
+            // Once a number of tensor ranks is ruled out, more stages and copies of it are not worth a line each.
+            Err(failed) if failed.needed_gb.is_none() && layout.gpus() > layout.tensor => {}
+            Err(failed) => tried.push(failed),
+        }
+    }
+    Answer {
+        model: inputs.model.name.clone(),
+        precision: inputs.precision_name.to_owned(),
+        instance: inputs.instance.type_name.clone(),
+        gpu: inputs.instance.gpu.clone().unwrap_or_default(),
+        gpus_each: inputs.gpus_each(),
+        max_model_len: inputs.max_model_len,
+        concurrency: inputs.concurrency,
+        gpu_memory_utilization: inputs.gpu_memory_utilization,
+        visible_gb: rounded(inputs.visible_gb()),
+        usable_gb: rounded(inputs.usable_gb()),
+        published: Published::beside(table, inputs, smallest.as_ref()),
+        note: note(inputs),
+        smallest,
+        tried,
+    }
+}
+
+/// Files hold what is not loaded (the draft head), and some sizes are published in GiB.
+fn note(inputs: &Inputs<'_>) -> Option<String> {
+    let (files, counted) = (f64::from(inputs.precision.weights_gb.value), inputs.weights_gb());
+    let apart = (files - counted).abs() > counted * 0.03;
+    apart.then(|| format!("the files are said to have {files:.0} GB; {counted:.1} GB is what the architecture gives without the draft head, and what is used here"))
+}
+
+fn rounded(gb: f64) -> f64 {
+    (gb * 100.0).round() / 100.0
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} in {} on {} ({} × {}), {} tokens × {} requests",
+            self.model, self.precision, self.instance, self.gpus_each, self.gpu, self.max_model_len, self.concurrency
+        )?;
+        writeln!(f, "each GPU: {:.1} GB, of which the engine may take {:.1} GB ({})\n", self.visible_gb, self.usable_gb, self.gpu_memory_utilization)?;
+        match &self.smallest {
+            Some(placed) => placed.write(f, self.usable_gb)?,
+            None => writeln!(f, "no layout of up to {NODES} nodes holds it")?,
+        }
+        if let Some(note) = &self.note {
+            writeln!(f, "note: {note}")?;
+        }
+        if !self.tried.is_empty() {
+            writeln!(f, "\nsmaller layouts:")?;
+            let (shown, copies): (Vec<_>, Vec<_>) = self.tried.iter().partition(|tried| tried.layout.data == 1);
+            for tried in shown {
+                writeln!(f, "  {:<12} {}", tried.layout.to_string(), tried.reason)?;
+            }
+            if !copies.is_empty() {
+                writeln!(f, "  and {} with copies (DP) that share their experts (EP): none holds it", copies.len())?;
+            }
+        }
+        match &self.published {
+            Some(published) => {
+                let computed = published.computed_gpus.map_or_else(|| "none".to_owned(), |gpus| gpus.to_string());
+                writeln!(f, "\npublished: {} GPUs; computed: {computed}\n  {}\n  ({}, read {})", published.gpus, published.explanation, published.source, published.read)
+            }
+            None => writeln!(f, "\npublished: nothing for {} on {}", self.precision, self.gpu),
+        }
+    }
+}
+
+impl Placed {
+    fn write(&self, f: &mut fmt::Formatter<'_>, usable_gb: f64) -> fmt::Result {
+        let nodes = if self.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", self.nodes) };
+        writeln!(f, "smallest: {}: {} GPUs on {nodes}", self.layout, self.gpus)?;
+        let stage = if self.layout.pipeline > 1 { format!(" of stage {}, the fullest", self.stage) } else { String::new() };
+        writeln!(f, "one GPU{stage}:")?;
+        for term in &self.terms {
+            writeln!(f, "  {:<12} {:>7.2} GB  {}", term.name, term.gb, term.formula)?;
+        }
+        writeln!(f, "  {:<12} {:>7.2} GB  of {usable_gb:.2} GB", "together", self.needed_gb)?;
+        writeln!(f, "it holds up to {} tokens a request, or {} requests of this length", self.largest_context, self.largest_concurrency)
+    }
+}
