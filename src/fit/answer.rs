@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::layout::{Layout, candidates, ruled_out};
-use super::memory::{Inputs, Term, memory};
+use super::memory::{Inputs, Memory, Term, counted, memory};
 use super::published::Published;
 use crate::config::PublishedGpus;
 
@@ -72,23 +72,29 @@ pub fn placed(inputs: &Inputs<'_>, layout: Layout) -> Result<Placed, Tried> {
     if let Some(reason) = ruled_out(architecture, layout, inputs.gpus_each()) {
         return Err(Tried { layout, needed_gb: None, reason });
     }
-    let memory = memory(inputs, layout);
+    let stages = memory(inputs, layout);
     let (requests, usable) = (inputs.concurrency.div_ceil(layout.data), inputs.usable_gb());
-    let needed = memory.needed_gb(inputs.max_model_len, requests);
+    let needed = |stage: &Memory| stage.needed_gb(inputs.max_model_len, requests);
+    let fullest = stages.iter().max_by(|a, b| needed(a).total_cmp(&needed(b)));
+    let Some(fullest) = fullest else { return Err(Tried { layout, needed_gb: None, reason: "it has no stage".into() }) };
+    let needed = needed(fullest);
     if needed > usable {
         let reason = format!("a GPU would have to hold {needed:.1} GB, and the engine may take {usable:.1} GB");
         return Err(Tried { layout, needed_gb: Some(rounded(needed)), reason });
     }
-    let terms = memory.terms(inputs.max_model_len, requests).into_iter().map(|term| Term { gb: rounded(term.gb), ..term });
+    // With more tokens or requests another stage may be the fullest: the tightest of all bounds.
+    let context = stages.iter().map(|stage| stage.largest_context(usable, requests)).min().unwrap_or(0);
+    let concurrency = stages.iter().map(|stage| stage.largest_concurrency(usable, inputs.max_model_len)).min().unwrap_or(0);
+    let terms = fullest.terms(inputs.max_model_len, requests).into_iter().map(|term| Term { gb: rounded(term.gb), ..term });
     Ok(Placed {
         layout,
         gpus: layout.gpus(),
         nodes: layout.nodes(inputs.gpus_each()),
-        stage: memory.stage,
+        stage: fullest.stage,
         terms: terms.collect(),
         needed_gb: rounded(needed),
-        largest_context: memory.largest_context(usable, requests).min(inputs.model.max_model_len.value),
-        largest_concurrency: memory.largest_concurrency(usable, inputs.max_model_len).saturating_mul(layout.data),
+        largest_context: context.min(inputs.model.max_model_len.value),
+        largest_concurrency: concurrency.saturating_mul(layout.data),
     })
 }
 
@@ -138,11 +144,7 @@ fn rounded(gb: f64) -> f64 {
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{} in {} on {} ({} × {}), {} tokens × {} requests",
-            self.model, self.precision, self.instance, self.gpus_each, self.gpu, self.max_model_len, self.concurrency
-        )?;
+        writeln!(f, "{} in {} on {} ({} × {}), {} tokens × {}", self.model, self.precision, self.instance, self.gpus_each, self.gpu, self.max_model_len, self.concurrency)?;
         writeln!(f, "each GPU: {:.1} GB, of which the engine may take {:.1} GB ({})\n", self.visible_gb, self.usable_gb, self.gpu_memory_utilization)?;
         match &self.smallest {
             Some(placed) => placed.write(f, self.usable_gb)?,
@@ -164,7 +166,7 @@ impl fmt::Display for Answer {
         match &self.published {
             Some(published) => {
                 let computed = published.computed_gpus.map_or_else(|| "none".to_owned(), |gpus| gpus.to_string());
-                writeln!(f, "\npublished: {} GPUs; computed: {computed}\n  {}\n  ({}, read {})", published.gpus, published.explanation, published.source, published.read)
+                writeln!(f, "\npublished: {}; computed: {computed}\n  {}\n  ({}, read {})", counted(published.gpus, "GPU"), published.explanation, published.source, published.read)
             }
             None => writeln!(f, "\npublished: nothing for {} on {}", self.precision, self.gpu),
         }
@@ -173,14 +175,13 @@ impl fmt::Display for Answer {
 
 impl Placed {
     fn write(&self, f: &mut fmt::Formatter<'_>, usable_gb: f64) -> fmt::Result {
-        let nodes = if self.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", self.nodes) };
-        writeln!(f, "smallest: {}: {} GPUs on {nodes}", self.layout, self.gpus)?;
+        writeln!(f, "smallest: {}: {} on {}", self.layout, counted(self.gpus, "GPU"), counted(self.nodes, "node"))?;
         let stage = if self.layout.pipeline > 1 { format!(" of stage {}, the fullest", self.stage) } else { String::new() };
         writeln!(f, "one GPU{stage}:")?;
         for term in &self.terms {
             writeln!(f, "  {:<12} {:>7.2} GB  {}", term.name, term.gb, term.formula)?;
         }
         writeln!(f, "  {:<12} {:>7.2} GB  of {usable_gb:.2} GB", "together", self.needed_gb)?;
-        writeln!(f, "it holds up to {} tokens a request, or {} requests of this length", self.largest_context, self.largest_concurrency)
+        writeln!(f, "it holds up to {} tokens a request, or {} of this length", self.largest_context, counted(self.largest_concurrency, "request"))
     }
 }

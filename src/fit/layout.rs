@@ -97,6 +97,9 @@ pub fn ruled_out(architecture: &Architecture, layout: Layout, gpus_each: u32) ->
     if layout.gpus() > gpus_each && !gpus_each.is_multiple_of(tensor) {
         return Some(format!("{gpus_each} GPUs of a node do not divide into groups of {tensor}, and a group has to be on one node"));
     }
+    if layout.gpus() > gpus_each && !layout.gpus().is_multiple_of(gpus_each) {
+        return Some(format!("{} GPUs do not fill nodes of {gpus_each}, and every node runs as many ranks", layout.gpus()));
+    }
     if layout.pipeline as usize > architecture.pattern.len() {
         return Some(format!("{} stages are more than {} layers", layout.pipeline, architecture.pattern.len()));
     }

@@ -32,7 +32,7 @@ pub struct Term {
     pub formula: String,
 }
 
-/// One GPU of the fullest stage.
+/// One GPU of a stage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Memory {
     /// Of the pipeline, from 1.
@@ -43,6 +43,9 @@ pub struct Memory {
     pub token_gb: f64,
     /// GB of one request's Mamba state.
     pub state_gb: f64,
+    /// GB of one request's logits: on the last stage alone.
+    pub logits_gb: f64,
+    vocabulary: u32,
     token_formula: String,
     state_formula: String,
 }
@@ -120,14 +123,18 @@ impl Memory {
         terms.push(Term {
             name: "KV cache".into(),
             gb: self.token_gb * tokens * requests_,
-            formula: format!("{} × {max_model_len} tokens × {requests} requests", self.token_formula),
+            formula: format!("{} × {max_model_len} tokens × {}", self.token_formula, counted(requests, "request")),
         });
-        terms.push(Term { name: "Mamba state".into(), gb: self.state_gb * requests_, formula: format!("{} × {requests} requests", self.state_formula) });
+        terms.push(Term { name: "Mamba state".into(), gb: self.state_gb * requests_, formula: format!("{} × {}", self.state_formula, counted(requests, "request")) });
+        if self.logits_gb > 0.0 {
+            let formula = format!("{} of the vocabulary × 4 B × {}", self.vocabulary, counted(requests, "request"));
+            terms.push(Term { name: "logits".into(), gb: self.logits_gb * requests_, formula });
+        }
         terms
     }
 
     pub fn needed_gb(&self, max_model_len: u32, requests: u32) -> f64 {
-        self.fixed_gb() + (self.token_gb * f64::from(max_model_len) + self.state_gb) * f64::from(requests)
+        self.fixed_gb() + (self.token_gb * f64::from(max_model_len) + self.state_gb + self.logits_gb) * f64::from(requests)
     }
 
     fn fixed_gb(&self) -> f64 {
@@ -136,13 +143,13 @@ impl Memory {
 
     /// Tokens that each of so many requests may have.
     pub fn largest_context(&self, usable_gb: f64, requests: u32) -> u32 {
-        let each = (usable_gb - self.fixed_gb()) / f64::from(requests.max(1)) - self.state_gb;
+        let each = (usable_gb - self.fixed_gb()) / f64::from(requests.max(1)) - self.state_gb - self.logits_gb;
         whole(each / self.token_gb)
     }
 
     /// Requests of so many tokens at once.
     pub fn largest_concurrency(&self, usable_gb: f64, max_model_len: u32) -> u32 {
-        whole((usable_gb - self.fixed_gb()) / (self.token_gb * f64::from(max_model_len) + self.state_gb))
+        whole((usable_gb - self.fixed_gb()) / (self.token_gb * f64::from(max_model_len) + self.state_gb + self.logits_gb))
     }
 }
 
@@ -151,8 +158,13 @@ fn whole(value: f64) -> u32 {
     if value.is_nan() { u32::MAX } else { value.floor().clamp(0.0, f64::from(u32::MAX)) as u32 }
 }
 
-/// What a GPU of the fullest stage holds.
-pub fn memory(inputs: &Inputs<'_>, layout: Layout) -> Memory {
+/// `1 request`, `2 requests`.
+pub(super) fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What a GPU of each stage holds.
+pub fn memory(inputs: &Inputs<'_>, layout: Layout) -> Vec<Memory> {
     let mut from = 0;
     let mut stages = Vec::new();
     let pattern: Vec<char> = inputs.model.architecture.pattern.chars().collect();
@@ -161,9 +173,7 @@ pub fn memory(inputs: &Inputs<'_>, layout: Layout) -> Memory {
         from += layers;
         stages.push(stage(inputs, layout, index as u32 + 1, kinds));
     }
-    let requests = inputs.concurrency.div_ceil(layout.data);
-    let needed = |stage: &Memory| stage.needed_gb(inputs.max_model_len, requests);
-    stages.into_iter().max_by(|a, b| needed(a).total_cmp(&needed(b))).unwrap_or_else(|| stage(inputs, layout, 1, &pattern))
+    stages
 }
 
 fn stage(inputs: &Inputs<'_>, layout: Layout, number: u32, kinds: &[char]) -> Memory {
@@ -191,7 +201,9 @@ fn stage(inputs: &Inputs<'_>, layout: Layout, number: u32, kinds: &[char]) -> Me
     let count = |letter: char| kinds.iter().filter(|kind| **kind == letter).count() as f64;
     let (token_bytes, token_formula) = token(architecture, inputs.precision, layout, count('*'));
     let (state_bytes, state_formula) = state(inputs.model, layout, count('M'));
-    Memory { stage: number, fixed, token_gb: token_bytes / GB, state_gb: state_bytes / GB, token_formula, state_formula }
+    let vocabulary = architecture.vocabulary;
+    let logits_gb = if number == layout.pipeline { f64::from(vocabulary) * 4.0 / GB } else { 0.0 };
+    Memory { stage: number, fixed, token_gb: token_bytes / GB, state_gb: state_bytes / GB, logits_gb, vocabulary, token_formula, state_formula }
 }
 
 fn weights(inputs: &Inputs<'_>, layout: Layout, parameters: Parameters) -> Term {
@@ -240,12 +252,7 @@ fn activations(inputs: &Inputs<'_>, layout: Layout) -> Term {
         wide += f64::from(experts.active) * (2.0 * f64::from(inside) + width);
         formula += &format!(" + {} experts × (2 × {inside} + {width:.0})", experts.active);
     }
-    let logits = f64::from(inputs.concurrency) * f64::from(architecture.vocabulary) * 4.0;
-    Term {
-        name: "activations".into(),
-        gb: (f64::from(tokens) * wide * 2.0 + logits) / GB,
-        formula: format!("{formula}) × 2 B + {} × {} logits × 4 B", inputs.concurrency, architecture.vocabulary),
-    }
+    Term { name: "activations".into(), gb: f64::from(tokens) * wide * 2.0 / GB, formula: format!("{formula}) × 2 B") }
 }
 
 /// Bytes of one token's keys and values on a rank.

@@ -38,7 +38,7 @@ impl Published {
 fn explanation(inputs: &Inputs<'_>, gpu: &str, published: u32, computed: Option<u32>) -> String {
     let (weights, usable, visible) = (inputs.weights_gb(), inputs.usable_gb(), inputs.visible_gb());
     let n = f64::from(published);
-    let held = format!("{weights:.0} GB of weights against {:.0} GB that {published} {gpu} give at {} ({:.0} GB in all)", n * usable, inputs.gpu_memory_utilization, n * visible);
+    let held = format!("{weights:.0} GB of weights against {:.0} GB of {published} × {gpu} at {} ({:.0} GB in all)", n * usable, inputs.gpu_memory_utilization, n * visible);
     match computed {
         Some(computed) if computed == published => "Both say the same.".to_owned(),
         Some(computed) if computed < published => {

@@ -49,6 +49,11 @@ fn every() -> Vec<(&'static str, String)> {
     config::model_names().flat_map(|name| config::model(name, "test").unwrap().precisions.into_keys().map(move |precision| (name, precision))).collect()
 }
 
+/// The stage with the most weights.
+fn one(inputs: &Inputs<'_>, layout: Layout) -> Memory {
+    memory(inputs, layout).into_iter().max_by(|a, b| gb(&a.fixed, "weights").total_cmp(&gb(&b.fixed, "weights"))).unwrap()
+}
+
 fn gb(terms: &[Term], name: &str) -> f64 {
     terms.iter().find(|term| term.name == name).map_or(0.0, |term| term.gb)
 }
@@ -84,6 +89,7 @@ fn counts_that_do_not_divide_rule_a_layout_out() {
         ("nemotron-3-super", Layout { tensor: 1, pipeline: 1, data: 3, expert: true }, Some("512 experts do not divide by 3")),
         ("nemotron-3-super", Layout { tensor: 1, pipeline: 89, data: 1, expert: false }, Some("89 stages are more than 88 layers")),
         ("nemotron-3-super", Layout { tensor: 6, pipeline: 2, data: 1, expert: false }, Some("8 GPUs of a node do not divide into groups of 6")),
+        ("nemotron-3-super", Layout { tensor: 4, pipeline: 3, data: 1, expert: false }, Some("12 GPUs do not fill nodes of 8")),
     ];
     for (model, layout, expected) in table {
         let found = reason(model, layout);
@@ -107,7 +113,7 @@ fn layers_are_dealt_as_the_engine_deals_them() {
 fn doubling_the_ranks_halves_what_is_spread_and_nothing_else() {
     let case = Case::new("nemotron-3-super", "bf16", "p5en.48xlarge");
     let inputs = case.inputs(262_144, 1);
-    let at = |tensor: u32| memory(&inputs, Layout::tensor(tensor));
+    let at = |tensor: u32| one(&inputs, Layout::tensor(tensor));
     let terms = |tensor: u32| at(tensor).terms(262_144, 1);
     assert!((at(4).state_gb * 2.0 - at(2).state_gb).abs() < 1e-12);
     // Two KV heads: spread over two ranks, then copied.
@@ -119,16 +125,16 @@ fn doubling_the_ranks_halves_what_is_spread_and_nothing_else() {
     assert!((spread(8) * 2.0 - spread(4)).abs() < 1e-9, "{} {}", spread(8), spread(4));
     assert_eq!(gb(&terms(4), "CUDA graphs"), gb(&terms(8), "CUDA graphs"));
     let seeing = Case::new("nemotron-3.5-super-vl", "bf16", "p5en.48xlarge");
-    let encoder = |tensor: u32| gb(&memory(&seeing.inputs(4096, 1), Layout::tensor(tensor)).fixed, "encoder");
+    let encoder = |tensor: u32| gb(&one(&seeing.inputs(4096, 1), Layout::tensor(tensor)).fixed, "encoder");
     assert!(encoder(1) > 1.6 && encoder(1) == encoder(8));
 }
 
 #[test]
 fn stages_and_experts_spread_the_weights_too() {
     let case = Case::new("nemotron-3-ultra", "bf16", "p5en.48xlarge");
-    let weights = |pipeline: u32, data: u32| gb(&memory(&case.inputs(4096, 1), Layout { tensor: 8, pipeline, data, expert: data > 1 }).fixed, "weights");
+    let weights = |pipeline: u32, data: u32| gb(&one(&case.inputs(4096, 1), Layout { tensor: 8, pipeline, data, expert: data > 1 }).fixed, "weights");
     assert!(weights(1, 1) > 135.0 && weights(1, 1) < 150.0, "{}", weights(1, 1));
-    assert!((weights(2, 1) / weights(1, 1) - 0.5).abs() < 0.02, "{}", weights(2, 1));
+    assert!((weights(2, 1) / weights(1, 1) - 0.5).abs() < 0.03, "{}", weights(2, 1));
     // Experts are nearly all of it; the rest is copied.
     assert!(weights(1, 2) > weights(2, 1) && weights(1, 2) < weights(1, 1) * 0.56, "{}", weights(1, 2));
 }
@@ -146,11 +152,10 @@ fn every_answer_holds_what_it_says() {
             let sum: f64 = placed.terms.iter().map(|term| term.gb).sum();
             assert!((sum - placed.needed_gb).abs() < 0.05, "{which}: {sum}");
             assert!(placed.terms.iter().all(|term| term.gb >= 0.0 && !term.formula.is_empty()), "{which}");
-            // One more request than the most is too many.
-            if placed.layout.data == 1 {
-                let more = super::placed(&case.inputs(answer.max_model_len, placed.largest_concurrency + 1), placed.layout);
-                assert!(more.is_err(), "{which}: {}", placed.largest_concurrency);
-            }
+            // The most that is promised fits, and one more is too many.
+            let with = |requests: u32| super::placed(&case.inputs(answer.max_model_len, requests), placed.layout);
+            assert!(with(placed.largest_concurrency).is_ok(), "{which}: {}", placed.largest_concurrency);
+            assert!(with(placed.largest_concurrency + 1).is_err(), "{which}: {}", placed.largest_concurrency);
         }
     }
 }
@@ -166,7 +171,10 @@ fn the_published_number_stands_beside_the_computed_one_with_what_sets_them_apart
                 let published = answer.published.clone().unwrap();
                 let computed = answer.smallest.as_ref().map(|placed| placed.gpus);
                 assert_eq!((Some(published.gpus), published.computed_gpus), (table.gpus(&answer.gpu, precision), computed), "{model} {precision} {instance}");
-                assert!(answer.to_string().contains(&format!("published: {} GPUs; computed: {}", published.gpus, computed.unwrap())), "{answer}");
+                assert!(
+                    answer.to_string().contains(&format!("published: {} GPU{}; computed: {}", published.gpus, if published.gpus == 1 { "" } else { "s" }, computed.unwrap())),
+                    "{answer}"
+                );
                 assert_eq!(published.agrees, computed == Some(published.gpus));
                 if !published.agrees {
                     disagree += 1;
@@ -194,7 +202,7 @@ proptest! {
         let all = every();
         let (model, precision) = &all[which % all.len()];
         let case = Case::new(model, precision, "p5en.48xlarge");
-        let memory = memory(&case.inputs(tokens, requests), Layout::tensor(1 << tensor));
+        let memory = one(&case.inputs(tokens, requests), Layout::tensor(1 << tensor));
         let needed = memory.needed_gb(tokens, requests);
         prop_assert!(memory.needed_gb(tokens + more, requests) >= needed);
         prop_assert!(memory.needed_gb(tokens, requests + 1) > needed);
@@ -213,7 +221,7 @@ proptest! {
         let all = every();
         let (model, precision) = &all[which % all.len()];
         let case = Case::new(model, precision, "p6-b200.48xlarge");
-        let needed = |tensor: u32| memory(&case.inputs(tokens, 1), Layout::tensor(tensor)).needed_gb(tokens, 1);
+        let needed = |tensor: u32| one(&case.inputs(tokens, 1), Layout::tensor(tensor)).needed_gb(tokens, 1);
         prop_assert!(needed(2 << tensor) <= needed(1 << tensor));
     }
 }
