@@ -18,7 +18,10 @@ pub struct Args {
 }
 
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
-    let (spec, _) = config::load(&session::inputs(global, &args.settings)?)?;
+    let (spec, _) = config::resolve(&session::inputs(global, &args.settings)?)?;
+    if spec.instance.gpus.is_none() {
+        return Err(Failure::new(Kind::Config, format!("{} has no GPU", spec.instance.type_name)).hint("--instance p5en.48xlarge"));
+    }
     let max_model_len = args.max_model_len.unwrap_or_else(|| spec.max_model_len());
     let most = spec.model.max_model_len.value;
     if max_model_len > most {
@@ -34,6 +37,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
         max_model_len,
         concurrency: args.concurrency,
         gpu_memory_utilization: spec.serve.gpu_memory_utilization,
+        unverified: &config::unverified_of_fit(&spec, &assumptions),
     };
     let answer = answer(&inputs, &config::published_gpus()?);
     ui::answer(global.manner(), &answer);

@@ -38,6 +38,13 @@ const OWN_FLAGS: &[(&str, &str)] = &[
 
 /// Lays all layers over each other and checks the result: the settings of one deployment, and each setting's origin.
 pub fn load(inputs: &Inputs) -> anyhow::Result<(Spec, Layers)> {
+    let (spec, layers) = resolve(inputs)?;
+    refuse(Kind::Config, &contradictions(&spec, &layers))?;
+    Ok((spec, layers))
+}
+
+/// The same without asking whether settings that are fine each by itself go together: for questions about what could be.
+pub fn resolve(inputs: &Inputs) -> anyhow::Result<(Spec, Layers)> {
     let file = read_file(inputs)?;
     let mut upper = Layers::defaults();
     lay_upper(&mut upper, inputs, file.as_ref())?;
@@ -79,7 +86,6 @@ pub fn load(inputs: &Inputs) -> anyhow::Result<(Spec, Layers)> {
         wait: settings.wait,
         price_gpu_hour: (settings.price.gpu_hour > 0.0).then_some(settings.price.gpu_hour),
     };
-    refuse(Kind::Config, &contradictions(&spec, &layers))?;
     Ok((spec, layers))
 }
 

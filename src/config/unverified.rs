@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::fit::Assumptions;
 use super::spec::Spec;
 
 /// The cells behind this deployment without a source, as `path (value)`: said in plan and check.
@@ -23,6 +24,24 @@ pub fn unverified(spec: &Spec) -> Vec<String> {
         (format!("platform {}", spec.platform_name), serde_json::to_value(&spec.platform).unwrap_or_default()),
     ] {
         cells(&name, &value, &mut found);
+    }
+    found
+}
+
+/// Those that the fit uses: of the model, the precision, the GPUs' memory, and what is assumed.
+pub fn unverified_of_fit(spec: &Spec, assumptions: &Assumptions) -> Vec<String> {
+    let mut found = Vec::new();
+    let (model, gpu) = (&spec.model, spec.instance.type_name.as_str());
+    for (name, value) in [
+        (format!("{} architecture", model.name), serde_json::to_value(&model.architecture)),
+        (format!("{} max_model_len", model.name), serde_json::to_value(&model.max_model_len)),
+        (format!("{} mamba_ssm_cache_dtype", model.name), serde_json::to_value(&model.mamba_ssm_cache_dtype)),
+        (format!("{} {}", model.name, spec.precision_name), serde_json::to_value(&spec.precision)),
+        (format!("{gpu} gpus"), serde_json::to_value(&spec.instance.gpus)),
+        (format!("{gpu} gpu_memory_visible_gib"), serde_json::to_value(&spec.instance.gpu_memory_visible_gib)),
+        ("assumed".to_owned(), serde_json::to_value(assumptions)),
+    ] {
+        cells(&name, &value.unwrap_or_default(), &mut found);
     }
     found
 }

@@ -38,6 +38,8 @@ pub struct Answer {
     pub published: Option<Published>,
     /// What the files say of the weights, where it differs from what the architecture gives.
     pub note: Option<String>,
+    /// Figures in use that nobody has read at a source.
+    pub unverified: Vec<String>,
 }
 
 /// A layout that holds it.
@@ -126,6 +128,7 @@ pub fn answer(inputs: &Inputs<'_>, table: &PublishedGpus) -> Answer {
         usable_gb: rounded(inputs.usable_gb()),
         published: Published::beside(table, inputs, smallest.as_ref()),
         note: note(inputs),
+        unverified: inputs.unverified.to_vec(),
         smallest,
         tried,
     }
@@ -162,6 +165,9 @@ impl fmt::Display for Answer {
             if !copies.is_empty() {
                 writeln!(f, "  and {} with copies (DP) that share their experts (EP): none holds it", copies.len())?;
             }
+        }
+        if !self.unverified.is_empty() {
+            writeln!(f, "\nunverified figures in use:\n  {}", self.unverified.join("\n  "))?;
         }
         match &self.published {
             Some(published) => {

@@ -22,6 +22,8 @@ pub struct Inputs<'a> {
     /// Requests of that length at once.
     pub concurrency: u32,
     pub gpu_memory_utilization: f64,
+    /// Cells of the catalogue behind this that nobody has read at a source.
+    pub unverified: &'a [String],
 }
 
 /// One term, with how it was computed.
