@@ -9,8 +9,10 @@ mod cluster;
 mod completions;
 mod config;
 mod connect;
+mod explain;
 mod fit;
 mod image;
+mod lint;
 mod plan;
 mod render;
 #[cfg(test)]
@@ -26,7 +28,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::error::{Failure, Kind};
+use crate::error::{Failure, Kind, fail};
 use crate::ui::{self, Manner, Output, Progress};
 
 pub use session::{Access, Session};
@@ -142,6 +144,10 @@ enum Command {
     Cluster(cluster::Args),
     /// Show or write the manifests as they would be applied
     Render(render::Args),
+    /// Look for what is known to go wrong in manifests, also ones that nobody rendered here
+    Lint(lint::Args),
+    /// Say in one sentence why it does not serve, what that costs so far and what to do; or what a rule is about
+    Explain(explain::Args),
     /// Apply the serving manifests and wait until the model answers
     Apply(apply::Args),
     /// Open a port on this machine that leads to the model
@@ -183,6 +189,9 @@ fn end(failure: &Failure, output: Output) -> ExitCode {
 
 async fn run(command: Command, global: &Global) -> Result<(), Failure> {
     session::start_tracing(global.verbose);
+    if global.output == Output::Sarif && !matches!(command, Command::Lint(_)) {
+        return Err(fail(Kind::Usage, "--output sarif: only `nemo lint` has findings").hint("--output json").into());
+    }
     match command {
         Command::Up(args) => up::run(args, global).await,
         Command::Check(args) => check::run(args, global).await,
@@ -196,6 +205,8 @@ async fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Cleanup(args) => cleanup::run(args, global).await,
         Command::Cluster(args) => cluster::run(args, global).await,
         Command::Render(args) => render::run(args, global).await,
+        Command::Lint(args) => lint::run(args, global).await,
+        Command::Explain(args) => explain::run(args, global).await,
         Command::Apply(args) => apply::run(args, global).await,
         Command::Connect(args) => connect::run(args, global).await,
         Command::Config(args) => config::run(args, global).await,

@@ -26,6 +26,9 @@ fn are_what_the_types_say() {
     published::<super::test::Answer>("test");
     published::<super::connect::Answer>("connect");
     published::<super::render::Answer>("render");
+    published::<crate::lint::Answer>("lint");
+    published::<super::explain::Answer>("explain");
+    published::<super::explain::RuleAnswer>("rule");
     published::<crate::check::Report>("check");
     published::<crate::fit::Answer>("fit");
 }

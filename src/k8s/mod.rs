@@ -11,6 +11,7 @@ pub mod kubeconfig;
 mod logs;
 pub mod ready;
 mod releases;
+pub mod told;
 
 pub use apply::{Document, Owner};
 pub use client::{Bearer, Clients, Endpoint, TokenSource, client};

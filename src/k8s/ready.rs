@@ -157,15 +157,15 @@ pub fn ready(pod: &Pod) -> bool {
         && pod.status.iter().flat_map(|status| status.conditions.iter().flatten()).any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-fn phase(pod: &Pod) -> &str {
+pub(super) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 
-fn statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+pub(super) fn statuses(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     pod.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten()))
 }
 
-fn container(namespace: &str, pod: &Pod, status: &ContainerStatus) -> Container {
+pub(super) fn container(namespace: &str, pod: &Pod, status: &ContainerStatus) -> Container {
     Container { namespace: namespace.to_owned(), pod: pod.name_any(), container: status.name.clone() }
 }
 
@@ -202,7 +202,7 @@ fn why(pod: &Pod) -> Why<'_> {
 }
 
 /// `exit code 1`, or by what it was ended.
-fn exit(status: &ContainerStatus) -> String {
+pub(super) fn exit(status: &ContainerStatus) -> String {
     let ended = |state: &Option<k8s_openapi::api::core::v1::ContainerState>| state.as_ref().and_then(|state| state.terminated.clone());
     match ended(&status.state).or_else(|| ended(&status.last_state)) {
         Some(ended) if ended.reason.as_deref() == Some("OOMKilled") => "exit code 137, out of memory".into(),

@@ -125,7 +125,7 @@ fn facts(serving: &Serving) -> ServeFacts {
 }
 
 /// Devices that no node has yet are made by a plug-in: why it is not ready is the reason behind the scheduler's.
-async fn with_devices(client: &kube::Client, readiness: Readiness) -> Result<Readiness, ServiceError> {
+pub(super) async fn with_devices(client: &kube::Client, readiness: Readiness) -> Result<Readiness, ServiceError> {
     let Readiness::Waiting(mut why) = readiness else { return Ok(readiness) };
     for (resource, plugin) in [("nvidia.com/gpu", "nvidia-device-plugin"), ("vpc.amazonaws.com/efa", "aws-efa-k8s-device-plugin")] {
         if why.contains(&format!("Insufficient {resource}")) {
@@ -205,7 +205,9 @@ impl Step for Serve {
 
     async fn apply(&self, cx: &Cx) -> anyhow::Result<toml::Table> {
         let client = self.deps.kube(cx)?;
-        let (serving, documents) = self.documents(&Inputs::of(&cx.facts)?)?;
+        let inputs = Inputs::of(&cx.facts)?;
+        super::linted::refuse(&self.rendered(&inputs)?.1)?;
+        let (serving, documents) = self.documents(&inputs)?;
         let wait = self.deps.spec.wait.rollout;
         self.objects().apply(cx, &client, &documents, wait).await?;
         self.restart_failed(&client, &serving).await?;

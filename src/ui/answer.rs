@@ -10,7 +10,7 @@ use super::{Manner, Output};
 /// Prints the answer of a command to stdout.
 pub fn answer<T: Serialize + Display>(manner: Manner, result: &T) {
     match manner.output {
-        Output::Human => {
+        Output::Human | Output::Sarif => {
             let _ = writeln!(anstream::stdout().lock(), "{result}");
         }
         Output::Json => json_line(result),

@@ -25,6 +25,8 @@ pub enum Output {
     Human,
     /// One event a line, the result last.
     Json,
+    /// Of `nemo lint`: findings as code hosts read them.
+    Sarif,
 }
 
 /// How progress is shown on stderr.

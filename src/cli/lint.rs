@@ -1,0 +1,157 @@
+//! `nemo lint`: the rules over manifests of any origin. Exit code 16 when one is broken that does not serve.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::{Access, Global, Session, Settings};
+use crate::engine::step::StepId;
+use crate::error::{Failure, Kind, fail};
+use crate::k8s;
+use crate::lint::{self, Answer, Change, Linter, Severity};
+use crate::steps::facts::ClusterFacts;
+use crate::ui::{self, Manner, Output};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Files, folders with *.yaml, *.yml and *.json, or - for stdin
+    #[arg(value_name = "FILE|DIR|-", required_unless_present = "live")]
+    paths: Vec<PathBuf>,
+    /// Look at what is in the cluster instead
+    #[arg(long, conflicts_with_all = ["paths", "fix"])]
+    live: bool,
+    /// Write the right value where that changes one word and nothing else, and show what was changed
+    #[arg(long)]
+    fix: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// So often is a file gone over: one word can break two rules.
+const ROUNDS: usize = 4;
+
+pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
+    let answer = match args.live {
+        true => live(&args, global).await?,
+        false => looked_at(&args, global.manner())?,
+    };
+    match global.output {
+        Output::Sarif => ui::json_line(&lint::sarif(&answer)),
+        _ => ui::answer(global.manner(), &answer),
+    }
+    let Some(first) = answer.findings.iter().find(|finding| finding.severity == Severity::Error) else { return Ok(()) };
+    let words = if answer.errors == 1 { "1 of the findings is an error".to_owned() } else { format!("{} of the findings are errors", answer.errors) };
+    Err(Failure::new(Kind::Verification, words).hint(format!("nemo explain {} tells why, and what to do", first.rule)))
+}
+
+async fn live(args: &Args, global: &Global) -> Result<Answer, Failure> {
+    let session = Session::open(global, &args.settings, Access::Read).await?;
+    let found = objects(&session).await;
+    session.finish().await;
+    let mut linter = Linter::new()?;
+    for object in found? {
+        linter.value("", object);
+    }
+    Ok(linter.end())
+}
+
+async fn objects(session: &Session) -> Result<Vec<serde_json::Value>, Failure> {
+    let none = || Failure::from(fail(Kind::Usage, format!("there is no cluster in the notes about {:?} here", session.spec.name)).hint("nemo lint FILE looks at files"));
+    let cluster: ClusterFacts = session.noted.as_ref().ok_or_else(none)?.facts().get(StepId::Cluster).map_err(|_| none())?;
+    let (deps, _) = session.noted_walk()?;
+    let found = k8s::told::objects(&deps.kube_of(&cluster)?, &session.spec.serve.namespace).await;
+    Ok(found.map_err(anyhow::Error::new)?)
+}
+
+fn looked_at(args: &Args, manner: Manner) -> Result<Answer, Failure> {
+    let mut linter = Linter::new()?;
+    for path in &args.paths {
+        if path.as_os_str() == "-" {
+            if args.fix {
+                return Err(fail(Kind::Usage, "--fix writes files, and stdin is none").hint("nemo lint --fix FILE").into());
+            }
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).context("reading stdin")?;
+            one(&mut linter, "stdin", &text)?;
+            continue;
+        }
+        for file in files(path)? {
+            let name = file.display().to_string();
+            let mut text = std::fs::read_to_string(&file).with_context(|| format!("reading {name}"))?;
+            if args.fix {
+                text = fixed(&file, text, manner)?;
+            }
+            one(&mut linter, &name, &text)?;
+        }
+    }
+    Ok(linter.end())
+}
+
+fn one(linter: &mut Linter, name: &str, text: &str) -> Result<(), Failure> {
+    linter.text(name, text).map_err(|bad| {
+        let failure = fail(Kind::Config, format!("{name}:{}: this is no YAML: {}", bad.line, bad.what));
+        // The braces of a template are what most files that are no YAML have in common.
+        let hint =
+            if text.contains("{{") { "a template is linted once it is rendered: nemo render, helm template" } else { "correct the line named above, then run the same command" };
+        failure.hint(hint).into()
+    })
+}
+
+/// The text of the file after what could be repaired was; it is written only when something was.
+fn fixed(file: &Path, mut text: String, manner: Manner) -> Result<String, Failure> {
+    let name = file.display().to_string();
+    let mut changes: Vec<Change> = Vec::new();
+    for _ in 0..ROUNDS {
+        let mut linter = Linter::new()?;
+        one(&mut linter, &name, &text)?;
+        let answer = linter.end();
+        let (better, changed) = lint::fixed(&text, &answer.findings.iter().collect::<Vec<_>>());
+        if changed.is_empty() {
+            break;
+        }
+        (text, changes) = (better, changes.into_iter().chain(changed).collect());
+    }
+    if !changes.is_empty() {
+        write(file, &text).with_context(|| format!("writing {name}"))?;
+    }
+    for change in changes {
+        ui::say(manner, format!("{name}:{}: {}\n  - {}\n  + {}", change.line, change.rule, change.old, change.new));
+    }
+    Ok(text)
+}
+
+/// Beside the file, then in its place: who reads it sees the old text or the new one.
+fn write(file: &Path, text: &str) -> std::io::Result<()> {
+    // A link stays one: what it leads to is written.
+    let file = std::fs::canonicalize(file)?;
+    let mut beside = tempfile::NamedTempFile::new_in(file.parent().unwrap_or(Path::new(".")))?;
+    beside.write_all(text.as_bytes())?;
+    beside.as_file().set_permissions(std::fs::metadata(&file)?.permissions())?;
+    beside.as_file().sync_all()?;
+    beside.persist(&file)?;
+    Ok(())
+}
+
+/// The file itself, or the manifests below the folder, in a fixed order.
+fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let (mut found, mut folders) = (Vec::new(), vec![path.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
+            let path = entry.with_context(|| format!("reading {}", folder.display()))?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known)) {
+                found.push(path);
+            }
+        }
+    }
+    if found.is_empty() {
+        return Err(fail(Kind::Usage, format!("{}: no *.yaml, *.yml or *.json below it", path.display())).hint("name a file, or a folder with manifests").into());
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,133 @@
+//! From what is known about the pods of a deployment to the one reason that is said.
+
+use serde::Serialize;
+
+use super::symptom::recognise;
+use crate::lint;
+
+/// What the cluster says about one pod.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PodFacts {
+    pub name: String,
+    pub node: Option<String>,
+    pub phase: String,
+    pub ready: bool,
+    /// Name and index of the group, for pods of a LeaderWorkerSet.
+    pub group: Option<(String, String)>,
+    /// The scheduler's words, reasons of containers, warnings, newest first.
+    pub said: Vec<String>,
+    /// The last lines of its containers, also of the run before.
+    pub log: Vec<String>,
+}
+
+/// The one reason.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Cause {
+    /// Id of the rule, where the words are known.
+    pub rule: Option<String>,
+    /// Why it does not serve, in one sentence.
+    pub sentence: String,
+    /// What to do.
+    pub next: String,
+}
+
+impl Cause {
+    fn of(rule: &'static str, subject: &str, line: &str) -> Self {
+        let (title, fix) = lint::rule(rule).map_or(("", ""), |rule| (rule.title, rule.fix));
+        Self { rule: Some(rule.to_owned()), sentence: format!("{subject} does not serve: {title} ({line})"), next: fix.to_owned() }
+    }
+}
+
+/// Why these pods do not serve; none when all are ready. The words of all pods count together: one rank ends because of another.
+pub fn cause(pods: &[PodFacts]) -> Option<Cause> {
+    let waiting: Vec<&PodFacts> = pods.iter().filter(|pod| !pod.ready && pod.phase != "Succeeded").collect();
+    let first = waiting.first()?;
+    if let Some(cause) = half_groups(pods) {
+        return Some(cause);
+    }
+    let found = waiting.iter().filter_map(|pod| {
+        // Of the log the cause stands further up, at the end there is only what followed.
+        let lines = pod.said.iter().chain(&pod.log).flat_map(|words| words.lines());
+        recognise(lines.collect::<Vec<_>>()).map(|symptom| (pod, symptom))
+    });
+    let all: Vec<_> = found.collect();
+    let words: Vec<&str> = all.iter().map(|(_, symptom)| symptom.line.as_str()).collect();
+    if let Some(nearest) = recognise(words.clone()) {
+        let pod = all.iter().find(|(_, symptom)| symptom.line == nearest.line).map_or(*first, |(pod, _)| pod);
+        return Some(Cause::of(nearest.rule, &format!("pod {}{}", pod.name, place(pod)), &nearest.line));
+    }
+    let last = first.log.last().or(first.said.first()).map_or("nothing was said", String::as_str);
+    Some(Cause {
+        rule: None,
+        sentence: format!("pod {}{} is not ready: {}", first.name, place(first), first.said.first().map_or(last, String::as_str).lines().next().unwrap_or(last)),
+        next: if first.log.is_empty() { "wait, and ask again: nothing that is known to go wrong was said".into() } else { format!("its last line: {last}") },
+    })
+}
+
+fn place(pod: &PodFacts) -> String {
+    pod.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default()
+}
+
+/// Several groups of which each has a pod that runs and one that finds no GPU.
+fn half_groups(pods: &[PodFacts]) -> Option<Cause> {
+    let mut halves: Vec<(&str, &str)> = Vec::new();
+    for pod in pods.iter().filter(|pod| pod.phase == "Pending" && pod.said.iter().any(|words| words.contains("Insufficient nvidia.com/gpu"))) {
+        let Some((name, index)) = &pod.group else { continue };
+        let holds = pods.iter().any(|other| other.group == pod.group && other.phase == "Running");
+        if holds && !halves.contains(&(name, index)) {
+            halves.push((name, index));
+        }
+    }
+    let names: Vec<String> = halves.iter().map(|(name, index)| format!("{name}-{index}")).collect();
+    (!names.is_empty()).then(|| Cause::of("N34", &format!("LeaderWorkerSet {}", halves[0].0), &format!("not whole: {}", names.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, phase: &str, said: &[&str], log: &[&str]) -> PodFacts {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        PodFacts { name: name.into(), phase: phase.into(), said: words(said), log: words(log), ..PodFacts::default() }
+    }
+
+    #[test]
+    fn one_sentence_says_why_and_what_to_do() {
+        let pending = pod("w-0", "Pending", &["0/2 nodes are available: 2 Insufficient cpu."], &[]);
+        let cause = cause(&[pending]).unwrap();
+        assert_eq!(cause.rule.as_deref(), Some("N32"));
+        assert_eq!(cause.sentence, "pod w-0 does not serve: more CPU than a node allocates (0/2 nodes are available: 2 Insufficient cpu.)");
+        assert!(cause.next.contains("48"));
+    }
+
+    #[test]
+    fn the_words_of_all_ranks_count() {
+        let first = pod("w-0", "Running", &["Startup probe failed: 503"], &["TimeoutError: RPC call to execute_model timed out."]);
+        let mut second = pod("w-0-1", "Running", &[], &["NCCL WARN Connect to 169.254.170.23<1> failed : Connection refused", "Killed"]);
+        second.node = Some("ip-10-0-0-1".into());
+        let cause = cause(&[first, second]).unwrap();
+        assert_eq!(cause.rule.as_deref(), Some("N24"));
+        assert!(cause.sentence.starts_with("pod w-0-1 on ip-10-0-0-1 does not serve"), "{}", cause.sentence);
+    }
+
+    #[test]
+    fn groups_that_are_half_placed_are_told_as_such() {
+        let member = |name: &str, phase: &str, group: &str| {
+            let said: &[&str] = if phase == "Pending" { &["0/2 nodes are available: 2 Insufficient nvidia.com/gpu."] } else { &[] };
+            PodFacts { group: Some(("ultra".into(), group.into())), ..pod(name, phase, said, &[]) }
+        };
+        let pods = [member("ultra-0", "Running", "0"), member("ultra-0-1", "Pending", "0"), member("ultra-1", "Running", "1"), member("ultra-1-1", "Pending", "1")];
+        let told = cause(&pods).unwrap();
+        assert_eq!((told.rule.as_deref(), told.sentence.contains("ultra-0, ultra-1")), (Some("N34"), true), "{}", told.sentence);
+        let alone = [member("ultra-0-1", "Pending", "0")];
+        assert_eq!(cause(&alone).unwrap().rule.as_deref(), Some("no-gpu"));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_told_in_its_own_words_and_what_is_ready_is_no_cause() {
+        let told = cause(&[pod("w", "Running", &["CrashLoopBackOff: back-off 10s"], &["starting", "KeyError: 'x'"])]).unwrap();
+        assert_eq!((told.rule, told.next.as_str()), (None, "its last line: KeyError: 'x'"));
+        assert!(told.sentence.contains("CrashLoopBackOff"));
+        assert_eq!(cause(&[PodFacts { ready: true, ..pod("w", "Running", &[], &[]) }]), None);
+    }
+}

@@ -1,0 +1,7 @@
+//! Why it does not serve, by what the cluster says: words in, one sentence out. Pure.
+
+mod cause;
+mod symptom;
+
+pub use cause::{Cause, PodFacts, cause};
+pub use symptom::{Symptom, recognise};

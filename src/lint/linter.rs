@@ -1,0 +1,156 @@
+//! Runs the rules over documents, one after the other, and over what they say together.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::finding::{Finding, Severity};
+use super::known::Known;
+use super::rule::{self, Check, Found, Rule, Seen};
+use super::rules::{placement, transfer};
+use super::workload;
+use super::yaml::{self, BadYaml, Document};
+
+/// The lint at work. It keeps no document: of each only what has to be compared with others.
+pub struct Linter {
+    known: Known,
+    gathered: Gathered,
+    findings: Vec<Finding>,
+    files: usize,
+    documents: usize,
+}
+
+/// What has to be compared across documents.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) leases: Vec<(transfer::Lease, At)>,
+    pub(super) wanted_classes: Vec<(placement::WantedClass, At)>,
+    pub(super) classes: Vec<String>,
+}
+
+/// Where something was gathered.
+#[derive(Debug, Clone)]
+pub(super) struct At {
+    file: String,
+    document: String,
+    index: usize,
+    line: usize,
+}
+
+/// What was looked at and what was found.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Answer {
+    pub kind: &'static str,
+    pub files: usize,
+    pub documents: usize,
+    pub errors: usize,
+    pub warnings: usize,
+    pub findings: Vec<Finding>,
+}
+
+impl Linter {
+    pub fn new() -> anyhow::Result<Self> {
+        Ok(Self { known: Known::load()?, gathered: Gathered::default(), findings: Vec::new(), files: 0, documents: 0 })
+    }
+
+    /// Looks at every document of a text.
+    pub fn text(&mut self, file: &str, text: &str) -> Result<(), BadYaml> {
+        self.files += 1;
+        let begun = self.findings.len();
+        for document in yaml::load(text)? {
+            self.document(file, &document);
+        }
+        if self.findings.len() > begun {
+            let places = yaml::places(text);
+            for finding in &mut self.findings[begun..] {
+                if let Some(places) = places.get(finding.index) {
+                    finding.locate(places);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at an object that was read from the cluster, or rendered.
+    pub fn value(&mut self, file: &str, value: serde_json::Value) {
+        self.document(file, &Document { value, index: 0, line: 1, mistyped: Vec::new() });
+    }
+
+    fn document(&mut self, file: &str, document: &Document) {
+        if document.value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"))
+            && let Some(items) = document.value["items"].as_array()
+        {
+            for value in items {
+                self.document(file, &Document { value: value.clone(), mistyped: Vec::new(), ..*document });
+            }
+            return;
+        }
+        self.documents += 1;
+        let title = title(&document.value);
+        let begun = self.findings.len();
+        let pods = workload::pods(&document.value);
+        for rule in rule::all() {
+            let mut found = Found { known: &self.known, rule, document: &title, index: document.index, findings: &mut self.findings };
+            check(rule, document, &pods, &mut found);
+        }
+        let at = At { file: file.to_owned(), document: title.clone(), index: document.index, line: document.line };
+        transfer::gather(&document.value, &pods, &mut self.gathered, &at);
+        placement::gather(&document.value, &pods, &mut self.gathered, &at);
+        for finding in &mut self.findings[begun..] {
+            finding.file = file.to_owned();
+            finding.line = (!file.is_empty()).then_some(document.line);
+        }
+    }
+
+    /// The answer, once everything has been looked at.
+    pub fn end(mut self) -> Answer {
+        let sets: [(&str, fn(&Gathered, &Known) -> Vec<(At, String, String, String)>); 2] = [("N30", transfer::together), ("N36", placement::together)];
+        for (id, together) in sets {
+            let Some(rule) = rule::rule(id) else { continue };
+            for (at, path, found, right) in together(&self.gathered, &self.known) {
+                let begun = self.findings.len();
+                Found { known: &self.known, rule, document: &at.document, index: at.index, findings: &mut self.findings }.add(path, found, right);
+                for finding in &mut self.findings[begun..] {
+                    finding.file.clone_from(&at.file);
+                    finding.line = (!at.file.is_empty()).then_some(at.line);
+                }
+            }
+        }
+        let count = |severity| self.findings.iter().filter(|finding| finding.severity == severity).count();
+        let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+        Answer { kind: "linted", files: self.files, documents: self.documents, errors, warnings, findings: self.findings }
+    }
+}
+
+fn check(rule: &'static Rule, document: &Document, pods: &[workload::Pod<'_>], found: &mut Found<'_>) {
+    match rule.check {
+        Check::Document(check) => check(document, found),
+        Check::Pod(check) => pods.iter().for_each(|pod| check(&Seen { document: &document.value, pod }, found)),
+        Check::Container(check) => {
+            for pod in pods {
+                pod.containers.iter().for_each(|container| check(&Seen { document: &document.value, pod }, container, found));
+            }
+        }
+        Check::Set | Check::Live => {}
+    }
+}
+
+/// Kind, namespace and name.
+fn title(document: &serde_json::Value) -> String {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let (kind, name) = (text(&document["kind"]), text(&document["metadata"]["name"]));
+    match document["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        let plural = |n: usize, word: &str| if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") };
+        write!(f, "{} looked at: {}, {}", plural(self.documents, "document"), plural(self.errors, "error"), plural(self.warnings, "warning"))
+    }
+}

@@ -1,0 +1,32 @@
+//! What `nemo explain` asks of the cluster.
+
+use kube::Client;
+
+use super::serve::with_devices;
+use crate::error::ServiceError;
+use crate::explain::PodFacts;
+use crate::k8s::ready::Readiness;
+use crate::k8s::told::{self, Told};
+
+/// The pods of these namespaces, in words. Where devices are missing the reason of their plug-in is said, too.
+pub async fn pods(client: &Client, namespaces: &[String]) -> Result<Vec<PodFacts>, ServiceError> {
+    let mut facts = Vec::new();
+    for namespace in namespaces {
+        for told in told::pods(client, namespace).await? {
+            let mut pod = facts_of(told);
+            for words in &mut pod.said {
+                if let Readiness::Waiting(more) = with_devices(client, Readiness::Waiting(words.clone())).await? {
+                    *words = more;
+                }
+            }
+            facts.push(pod);
+        }
+    }
+    Ok(facts)
+}
+
+fn facts_of(told: Told) -> PodFacts {
+    let label = |name: &str| told.labels.get(&format!("leaderworkerset.sigs.k8s.io/{name}")).cloned();
+    let group = label("name").zip(label("group-index"));
+    PodFacts { name: told.name, node: told.node, phase: told.phase, ready: told.ready, group, said: told.said, log: told.log }
+}
