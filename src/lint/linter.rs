@@ -37,6 +37,14 @@ pub(super) struct At {
     line: usize,
 }
 
+/// A finding over several documents.
+pub(super) struct Together {
+    pub(super) at: At,
+    pub(super) path: String,
+    pub(super) found: String,
+    pub(super) right: String,
+}
+
 /// What was looked at and what was found.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Answer {
@@ -104,17 +112,14 @@ impl Linter {
 
     /// The answer, once everything has been looked at.
     pub fn end(mut self) -> Answer {
-        let sets: [(&str, fn(&Gathered, &Known) -> Vec<(At, String, String, String)>); 2] = [("N30", transfer::together), ("N36", placement::together)];
-        for (id, together) in sets {
+        let known = &self.known;
+        let leases = transfer::together(&self.gathered, known).into_iter().map(|wrong| ("N30", wrong));
+        let classes = placement::together(&self.gathered, known).into_iter().map(|wrong| ("N36", wrong));
+        for (id, Together { at, path, found, right }) in leases.chain(classes).collect::<Vec<_>>() {
             let Some(rule) = rule::rule(id) else { continue };
-            for (at, path, found, right) in together(&self.gathered, &self.known) {
-                let begun = self.findings.len();
-                Found { known: &self.known, rule, document: &at.document, index: at.index, findings: &mut self.findings }.add(path, found, right);
-                for finding in &mut self.findings[begun..] {
-                    finding.file.clone_from(&at.file);
-                    finding.line = (!at.file.is_empty()).then_some(at.line);
-                }
-            }
+            let finding = Found { known, rule, document: &at.document, index: at.index, findings: &mut self.findings }.add(path, found, right).clone();
+            let last = self.findings.len() - 1;
+            self.findings[last] = Finding { line: (!at.file.is_empty()).then_some(at.line), file: at.file, ..finding };
         }
         let count = |severity| self.findings.iter().filter(|finding| finding.severity == severity).count();
         let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::lint::finding::Severity;
 use crate::lint::known::Known;
-use crate::lint::linter::{At, Gathered};
+use crate::lint::linter::{At, Gathered, Together};
 use crate::lint::path;
 use crate::lint::rule::{Check, Found, Rule, Seen};
 use crate::lint::workload::{Pod, list};
@@ -191,11 +191,13 @@ pub(in crate::lint) fn gather(document: &Value, pods: &[Pod<'_>], gathered: &mut
 }
 
 /// Needed and not there.
-pub(in crate::lint) fn together(gathered: &Gathered, _: &Known) -> Vec<(At, String, String, String)> {
+pub(in crate::lint) fn together(gathered: &Gathered, _: &Known) -> Vec<Together> {
     let missing = gathered.wanted_classes.iter().filter(|(class, _)| !gathered.classes.contains(&class.name));
-    missing
-        .map(|(class, at)| {
-            (at.clone(), class.path.clone(), format!("RuntimeClass {} ({}), not among these documents", class.name, class.why), "a document that makes it".to_owned())
-        })
-        .collect()
+    let of = |(class, at): &(WantedClass, At)| Together {
+        at: at.clone(),
+        path: class.path.clone(),
+        found: format!("RuntimeClass {} ({}), not among these documents", class.name, class.why),
+        right: "a document that makes it".to_owned(),
+    };
+    missing.map(of).collect()
 }

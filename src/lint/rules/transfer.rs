@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::lint::finding::{Finding, Severity};
 use crate::lint::known::Known;
-use crate::lint::linter::{At, Gathered};
+use crate::lint::linter::{At, Gathered, Together};
 use crate::lint::rule::{Check, Found, Rule, Seen};
 use crate::lint::workload::{Container, Pod, list};
 
@@ -151,13 +151,13 @@ pub(in crate::lint) fn gather(document: &Value, pods: &[Pod<'_>], gathered: &mut
 }
 
 /// Roles of one deployment whose leases differ.
-pub(in crate::lint) fn together(gathered: &Gathered, _: &Known) -> Vec<(At, String, String, String)> {
+pub(in crate::lint) fn together(gathered: &Gathered, _: &Known) -> Vec<Together> {
     let mut wrong = Vec::new();
     for (index, (lease, at)) in gathered.leases.iter().enumerate() {
         let first = gathered.leases[..index].iter().find(|(other, _)| other.group == lease.group && other.role != lease.role);
         if let Some((other, _)) = first.filter(|(other, _)| (other.seconds - lease.seconds).abs() > f64::EPSILON) {
             let (what, right) = (format!("{} keeps blocks for {} s, {} for {} s", lease.role, lease.seconds, other.role, other.seconds), lease.seconds.max(other.seconds));
-            wrong.push((at.clone(), lease.path.clone(), what, format!("\"kv_lease_duration\": {right} in both")));
+            wrong.push(Together { at: at.clone(), path: lease.path.clone(), found: what, right: format!("\"kv_lease_duration\": {right} in both") });
         }
     }
     wrong

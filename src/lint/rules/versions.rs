@@ -49,12 +49,15 @@ fn api_version(document: &Document, found: &mut Found<'_>) {
     }
     let api = value["apiVersion"].as_str().unwrap_or_default();
     let (services, components) = (value["spec"]["services"].is_object(), value["spec"]["components"].is_array());
-    match api {
-        "nvidia.com/v1beta1" if services => found.add("spec.services", "spec.services in v1beta1", "spec.components"),
-        "nvidia.com/v1alpha1" if components => found.add("spec.components", "spec.components in v1alpha1", "spec.services, or apiVersion nvidia.com/v1beta1"),
-        "nvidia.com/v1beta1" | "nvidia.com/v1alpha1" => return by_version(document, api, found),
-        _ => found.add("apiVersion", api, "nvidia.com/v1beta1"),
-    };
+    if api == "nvidia.com/v1beta1" && services {
+        found.add("spec.services", "spec.services in v1beta1", "spec.components");
+    } else if api == "nvidia.com/v1alpha1" && components {
+        found.add("spec.components", "spec.components in v1alpha1", "spec.services, or apiVersion nvidia.com/v1beta1");
+    } else if ["nvidia.com/v1beta1", "nvidia.com/v1alpha1"].contains(&api) {
+        by_version(document, api, found);
+    } else {
+        found.add("apiVersion", api, "nvidia.com/v1beta1");
+    }
 }
 
 fn by_version(document: &Document, api: &str, found: &mut Found<'_>) {
