@@ -12,7 +12,7 @@ from conftest import BINARY, ROOT
 
 POD = """apiVersion: v1
 kind: Pod
-metadata: {name: p, namespace: n}   # kept
+metadata: {name: p, namespace: nemo}   # kept
 spec:
   containers:
   - name: main
