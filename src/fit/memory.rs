@@ -112,8 +112,8 @@ impl Inputs<'_> {
     fn batched_tokens(&self) -> u32 {
         let gpu = self.instance.gpu.as_deref().unwrap_or_default();
         let words: Vec<_> = self.model.flags_for(self.precision_name, gpu).flat_map(|flags| &flags.args).collect();
-        let given = words.iter().zip(words.iter().skip(1)).filter(|(flag, _)| flag.as_str() == "--max-num-batched-tokens").filter_map(|(_, value)| value.parse().ok());
-        given.last().unwrap_or(self.assumptions.max_num_batched_tokens.value)
+        let mut given = words.iter().zip(words.iter().skip(1)).filter(|(flag, _)| flag.as_str() == "--max-num-batched-tokens").filter_map(|(_, value)| value.parse().ok());
+        given.next_back().unwrap_or(self.assumptions.max_num_batched_tokens.value)
     }
 }
 
