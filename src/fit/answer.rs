@@ -147,7 +147,17 @@ fn rounded(gb: f64) -> f64 {
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} in {} on {} ({} × {}), {} tokens × {}", self.model, self.precision, self.instance, self.gpus_each, self.gpu, self.max_model_len, self.concurrency)?;
+        writeln!(
+            f,
+            "{} in {} on {} ({} × {}), {} tokens × {}",
+            self.model,
+            self.precision,
+            self.instance,
+            self.gpus_each,
+            self.gpu,
+            self.max_model_len,
+            counted(self.concurrency, "request")
+        )?;
         writeln!(f, "each GPU: {:.1} GB, of which the engine may take {:.1} GB ({})\n", self.visible_gb, self.usable_gb, self.gpu_memory_utilization)?;
         match &self.smallest {
             Some(placed) => placed.write(f, self.usable_gb)?,
