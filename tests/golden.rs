@@ -6,8 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::LazyLock;
 
+use nemo::config::{Form, Inputs, Topology, load, model, model_names, refusal};
 use nemo::k8s::{Document, Owner};
+use nemo::render::{Rendered, serving};
 use serde_json::Value;
 
 #[path = "golden/documents.rs"]
@@ -15,22 +18,35 @@ mod documents;
 #[path = "golden/stacks.rs"]
 mod stacks;
 
-use documents::{everything, values_of};
+use documents::{every_form, everything, serving_values, spec, values_of};
 
 /// All that helm gets values for.
 const CHARTS: [&str; 4] = ["lws", "nvidia-device-plugin", "aws-efa-k8s-device-plugin", "dynamo-platform"];
 
+fn golden(folder: &str, rendered: &Rendered) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
+    let path = folder.join(rendered.file);
+    if std::env::var_os("NEMO_GOLDEN").is_some() {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(&path, &rendered.text).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(rendered.text, golden, "{} differs; NEMO_GOLDEN=write cargo test --test golden writes it anew", path.display());
+}
+
 #[test]
 fn documents_are_as_in_the_golden_folder() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/p5en.48xlarge-bf16");
     for rendered in everything().into_iter().chain(CHARTS.map(values_of)).chain(stacks::stacks()) {
-        let path = folder.join(rendered.file);
-        if std::env::var_os("NEMO_GOLDEN").is_some() {
-            std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(&path, &rendered.text).unwrap();
+        golden("p5en.48xlarge-bf16", &rendered);
+    }
+}
+
+#[test]
+fn every_topology_in_every_form_is_as_in_its_golden_folder() {
+    for (name, settings) in every_form() {
+        for rendered in serving(&serving_values(&settings)).unwrap() {
+            golden(&format!("p5en.48xlarge-bf16-{name}"), &rendered);
         }
-        let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert_eq!(rendered.text, golden, "{} differs; NEMO_GOLDEN=write cargo test --test golden writes it anew", rendered.file);
     }
 }
 
@@ -48,7 +64,13 @@ fn every_document_is_an_object_with_a_name_and_carries_our_marks() {
 }
 
 /// Flag to its row: takes, choices.
-fn flags(programs: &[&str]) -> BTreeMap<String, (String, Vec<String>)> {
+type Flags = BTreeMap<String, (String, Vec<String>)>;
+
+/// Read once: thousands of command lines are put to it.
+static FRONTEND: LazyLock<Flags> = LazyLock::new(|| flags(&["dynamo.frontend"]));
+static ENGINE: LazyLock<Flags> = LazyLock::new(|| flags(&["dynamo.vllm", "vllm"]));
+
+fn flags(programs: &[&str]) -> Flags {
     let list = include_str!("data/engine-flags-1.6.1.tsv");
     let rows = list.lines().map(|line| line.split('\t').collect::<Vec<_>>()).filter(|row| programs.contains(&row[0]));
     let choices = |row: &[&str]| row[4].split(',').filter(|choice| !choice.is_empty()).map(str::to_owned).collect();
@@ -59,36 +81,229 @@ fn flags(programs: &[&str]) -> BTreeMap<String, (String, Vec<String>)> {
     .collect()
 }
 
-/// Program and arguments of every container that runs a module of Dynamo.
-fn command_lines() -> Vec<(String, Vec<String>)> {
-    let words = |value: &Value| value.as_array().into_iter().flatten().map(|word| word.as_str().expect("every word is a string").to_owned()).collect::<Vec<_>>();
-    let manifests = everything().into_iter().flat_map(|rendered| rendered.manifests);
-    let containers = manifests.flat_map(|manifest| manifest["spec"]["template"]["spec"]["containers"].as_array().cloned().unwrap_or_default());
-    let lines = containers.map(|container| (words(&container["command"]).join(" "), words(&container["args"])));
-    lines.filter(|(command, _)| command.contains(" -m dynamo.")).collect()
+/// The manifests of one topology in one form.
+fn manifests(settings: &[(&str, &str)]) -> Vec<Value> {
+    serving(&serving_values(settings)).unwrap().into_iter().flat_map(|rendered| rendered.manifests).collect()
+}
+
+/// Every container that runs a module of Dynamo, wherever it is in the manifests.
+fn containers(value: &Value, found: &mut Vec<Value>) {
+    if value["command"].as_array().is_some_and(|command| command.iter().any(|word| word.as_str().is_some_and(|word| word.starts_with("dynamo.")))) {
+        found.push(value.clone());
+    }
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| containers(item, found)),
+        Value::Object(fields) => fields.values().for_each(|item| containers(item, found)),
+        _ => {}
+    }
+}
+
+fn containers_of(settings: &[(&str, &str)]) -> Vec<Value> {
+    let mut found = Vec::new();
+    manifests(settings).iter().for_each(|manifest| containers(manifest, &mut found));
+    found
+}
+
+fn words(value: &Value) -> Vec<&str> {
+    value.as_array().into_iter().flatten().map(|word| word.as_str().expect("every word is a string")).collect()
+}
+
+/// Does the parser take it? In its words if not.
+fn refused(program: &str, args: &[&str]) -> Option<String> {
+    let known = if program == "dynamo.frontend" { &*FRONTEND } else { &*ENGINE };
+    let mut seen = Vec::new();
+    let mut args = args.iter().peekable();
+    while let Some(flag) = args.next() {
+        let Some((takes, choices)) = known.get(*flag) else { return Some(format!("the parser of this version has no {flag}")) };
+        let mut values = Vec::new();
+        while let Some(value) = args.next_if(|next| !next.starts_with("--")) {
+            values.push(*value);
+        }
+        if seen.contains(flag) {
+            return Some(format!("{flag} twice"));
+        }
+        seen.push(flag);
+        match (takes.as_str(), values.as_slice()) {
+            ("none", []) | ("many", [_, ..]) => {}
+            ("json", [value]) => match serde_json::from_str::<Value>(value) {
+                Ok(value) => {
+                    let keyed = known.keys().any(|key| key.starts_with(&format!("{flag}.")));
+                    let wrong = value.as_object().into_iter().flatten().find(|(key, _)| keyed && !known.contains_key(&format!("{flag}.{key}")));
+                    if let Some((key, _)) = wrong {
+                        return Some(format!("{flag} knows no key {key}"));
+                    }
+                }
+                Err(error) => return Some(format!("{flag} {value}: {error}")),
+            },
+            ("one", [value]) if choices.is_empty() || choices.iter().any(|choice| choice == value || choice == "*") => {}
+            _ => return Some(format!("{flag} takes {takes} of {choices:?}, and got {values:?}")),
+        }
+    }
+    None
 }
 
 #[test]
-fn the_real_parsers_accept_every_flag() {
-    let lines = command_lines();
-    assert_eq!(lines.iter().map(|(command, _)| command.as_str()).collect::<Vec<_>>(), ["python3 -m dynamo.frontend", "python3 -m dynamo.vllm"]);
-    for (command, args) in lines {
-        let known = if command.ends_with("frontend") { flags(&["dynamo.frontend"]) } else { flags(&["dynamo.vllm", "vllm"]) };
-        let mut args = args.iter().peekable();
-        while let Some(flag) = args.next() {
-            let (takes, choices) = known.get(flag).unwrap_or_else(|| panic!("{command}: the parser of this version has no {flag}"));
-            if takes == "none" {
-                assert!(args.peek().is_none_or(|next| next.starts_with("--")), "{flag} takes no value");
-                continue;
-            }
-            let value = args.next().unwrap_or_else(|| panic!("{flag} wants a value"));
-            assert!(!value.starts_with("--"), "{flag} wants a value, and got {value}");
-            if takes == "json" {
-                serde_json::from_str::<Value>(value).unwrap_or_else(|error| panic!("{flag} {value}: {error}"));
-            }
-            assert!(choices.is_empty() || choices.contains(value), "{flag} {value}: the choices are {choices:?}");
+fn the_real_parsers_accept_every_command_line() {
+    for (name, settings) in every_form() {
+        let found = containers_of(&settings);
+        assert!(found.len() >= 2, "{name}");
+        for container in found {
+            let program = words(&container["command"])[2];
+            assert_eq!(refused(program, &words(&container["args"])), None, "{name}: {program}");
         }
     }
+}
+
+/// Every model in every precision that fits the nodes, in every topology and form.
+#[test]
+fn every_model_renders_and_its_command_lines_are_accepted() {
+    let folder = std::env::temp_dir().join("nowhere");
+    let mut rendered = std::collections::BTreeSet::new();
+    for name in model_names() {
+        for precision in model(name, "test").unwrap().precisions.into_keys() {
+            for (form, mut settings) in every_form() {
+                settings.extend([("model", name), ("precision", precision.as_str())]);
+                let flags = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+                if let Err(error) = load(&Inputs { working_folder: folder.clone(), file: None, env: Vec::new(), flags }) {
+                    let words = error.to_string();
+                    assert!(words.contains("takes 16 GPUs") || words.contains("cannot load below vLLM") || words.contains("does not fit"), "{name} {precision} {form}: {words}");
+                    continue;
+                }
+                for container in containers_of(&settings) {
+                    let program = words(&container["command"])[2];
+                    assert_eq!(refused(program, &words(&container["args"])), None, "{name} {precision} {form}: {program}");
+                }
+                rendered.insert((name, precision.clone()));
+            }
+        }
+    }
+    assert!(rendered.len() >= 15, "{rendered:?}");
+}
+
+#[test]
+fn a_wrong_flag_is_seen() {
+    for (args, why) in [
+        (vec!["--tensor-parallel", "8"], "the parser of this version has no --tensor-parallel"),
+        (vec!["--headless", "1"], "--headless takes none of [], and got [\"1\"]"),
+        (vec!["--mamba-cache-mode", "aligned"], "--mamba-cache-mode takes one of [\"align\", \"all\", \"none\"], and got [\"aligned\"]"),
+        (vec!["--kv-transfer-config", r#"{"backends": ["LIBFABRIC"]}"#], "--kv-transfer-config knows no key backends"),
+        (vec!["--nnodes", "2", "--nnodes", "2"], "--nnodes twice"),
+    ] {
+        assert_eq!(refused("dynamo.vllm", &args).as_deref(), Some(why));
+    }
+    assert!(refused("dynamo.frontend", &["--tensor-parallel-size", "8"]).is_some());
+}
+
+#[test]
+fn every_line_has_its_reason() {
+    for (name, settings) in every_form() {
+        let values = serving_values(&settings);
+        let args = values.components.iter().flat_map(|component| component.templates.iter().flat_map(|template| &template.args)).chain(&values.frontend_args);
+        let env = values.components.iter().flat_map(|component| &component.env).chain(&values.frontend_env);
+        let reasons = args.map(|because| &because.reason).chain(env.map(|because| &because.reason));
+        for reason in reasons {
+            assert!(reason.len() > 20 && reason.ends_with('.') && !reason.contains('\n'), "{name}: {reason:?}");
+        }
+    }
+}
+
+/// README.md shows the table of the code.
+#[test]
+fn the_readme_says_which_topology_is_in_which_form() {
+    let readme = include_str!("../README.md");
+    let header = format!("| topology | {} |", Form::ALL.map(Form::name).join(" | "));
+    assert!(readme.contains(&header), "{header}");
+    for topology in Topology::ALL {
+        let cells = Form::ALL.map(|form| if refusal(topology, form).is_none() { "yes" } else { "–" });
+        let row = format!("| {topology} | {} |", cells.join(" | "));
+        assert!(readme.contains(&row), "{row}");
+    }
+}
+
+fn env<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
+    container["env"].as_array()?.iter().find(|variable| variable["name"] == name)?["value"].as_str()
+}
+
+/// What a variable must be, where: topologies by their names.
+#[test]
+fn variables_are_those_of_the_topology() {
+    for (name, settings) in every_form() {
+        for container in containers_of(&settings).iter().filter(|container| words(&container["command"])[2] == "dynamo.vllm") {
+            let many = name.contains("-parallel-");
+            let split = name.starts_with("disaggregated-") || name.starts_with("e-p-d-");
+            for (variable, value) in [
+                ("FI_PROVIDER", Some("efa")),
+                ("NCCL_NET_PLUGIN", Some("ofi")),
+                ("GLOO_SOCKET_IFNAME", Some("eth0")),
+                ("NCCL_NET", many.then_some("Libfabric")),
+                ("VLLM_NIXL_SIDE_CHANNEL_HOST", split.then_some("$(POD_IP)")),
+                ("VLLM_SSM_CONV_STATE_LAYOUT", split.then_some("DS")),
+                ("UCX_NET_DEVICES", split.then_some("eth0")),
+                ("DYN_MM_ALLOW_INTERNAL", Some("0")),
+                ("DYN_NAMESPACE", (!name.contains("dgd")).then_some("nemo")),
+            ] {
+                assert_eq!(env(container, variable), value, "{name}: {variable}");
+            }
+            let names: Vec<_> = container["env"].as_array().unwrap().iter().map(|variable| variable["name"].as_str().unwrap()).collect();
+            let address = names.iter().position(|name| *name == "POD_IP").unwrap();
+            assert!(names.iter().position(|name| *name == "DYN_TCP_RPC_HOST").unwrap() > address, "{name}: a variable is expanded only behind what it names");
+        }
+    }
+}
+
+/// The engine's shape, the pods' and the nodes' agree.
+#[test]
+fn ranks_pods_and_gpus_agree() {
+    for (name, settings) in every_form() {
+        for part in spec(&settings).parts() {
+            let ranks = part.tensor_parallel_size * part.pipeline_parallel_size * part.data_parallel_size;
+            assert!(ranks == part.nodes * 8, "{name}: {part:?}");
+        }
+        for container in containers_of(&settings).iter().filter(|container| words(&container["command"])[2] == "dynamo.vllm" && !container["resources"].is_null()) {
+            assert_eq!(container["resources"]["limits"]["nvidia.com/gpu"], "8", "{name}");
+            assert_eq!(container["resources"]["limits"]["vpc.amazonaws.com/efa"], "16", "{name}");
+            assert_eq!(container["resources"]["limits"].get("memory"), None, "{name}");
+        }
+    }
+}
+
+#[test]
+fn half_the_gpus_an_engine_makes_two_engines_a_node() {
+    let settings = [("serve.tensor_parallel_size", "4")];
+    let args = containers_of(&settings).pop().unwrap()["args"].clone();
+    let args = words(&args);
+    let of = |flag: &str| args[args.iter().position(|arg| *arg == flag).unwrap() + 1];
+    assert_eq!((of("--tensor-parallel-size"), of("--data-parallel-size")), ("4", "2"));
+}
+
+#[test]
+fn pictures_from_named_hosts_only() {
+    let args = containers_of(&[("serve.media_domains", "a.example.com,b.example.com")]).pop().unwrap()["args"].clone();
+    let args = words(&args);
+    let at = args.iter().position(|arg| *arg == "--allowed-media-domains").unwrap();
+    assert_eq!(args[at + 1..at + 3], ["a.example.com", "b.example.com"]);
+    assert_eq!(refused("dynamo.vllm", &args), None);
+}
+
+/// The pods of a group, as LeaderWorkerSet makes them.
+#[test]
+fn only_the_first_of_an_engine_registers() {
+    let group = |topology| {
+        let found = manifests(&[("serve.topology", topology), ("gpu.nodes", "2")]);
+        let of = |kind: &str, name: &str| found.iter().find(|manifest| manifest["kind"] == kind && manifest["metadata"]["name"] == name).cloned().unwrap();
+        (of("LeaderWorkerSet", "vllm-worker")["spec"]["leaderWorkerTemplate"].clone(), of("Service", "vllm-worker-system")["spec"]["selector"].clone())
+    };
+    let (pods, selector) = group("pipeline-parallel");
+    let follower = &pods["workerTemplate"]["spec"];
+    assert_eq!((&pods["size"], &selector["app.kubernetes.io/component"]), (&2.into(), &"leader".into()));
+    assert!(words(&follower["containers"][0]["args"]).contains(&"--headless"));
+    assert!(!words(&pods["leaderTemplate"]["spec"]["containers"][0]["args"]).contains(&"--headless"));
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        assert!(follower["containers"][0].get(probe).is_none() && pods["leaderTemplate"]["spec"]["containers"][0].get(probe).is_some(), "{probe}");
+    }
+    assert_eq!(follower["automountServiceAccountToken"], false);
+    let (pods, selector) = group("expert-parallel");
+    assert_eq!((pods.get("leaderTemplate"), selector.get("app.kubernetes.io/component")), (None, None));
 }
 
 /// What scheduling and the engine need to agree on.

@@ -8,6 +8,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use nemo::k8s::{Document, Owner, apply};
+use nemo::render::serving;
 use serde_json::{Value, json};
 
 #[path = "golden/documents.rs"]
@@ -44,7 +45,8 @@ async fn every_document_is_accepted_strictly() {
     let namespace = document(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strict-test"}}));
     apply::apply(&client, std::slice::from_ref(&namespace)).await.unwrap();
     let mut refused = Vec::new();
-    for rendered in documents::everything() {
+    let forms = documents::every_form().into_iter().flat_map(|(_, settings)| serving(&documents::serving_values(&settings)).unwrap());
+    for rendered in documents::everything().into_iter().chain(forms) {
         for manifest in rendered.manifests {
             // A volume that exists may not be given another claim; here it must only be well-formed.
             let manifest = if manifest["kind"] == "PersistentVolume" { named(manifest) } else { manifest };

@@ -12,7 +12,7 @@ pub(super) fn fit(spec: &Spec) -> Answered {
         (Ok(assumptions), Ok(table)) => (assumptions, table),
         (Err(error), _) | (_, Err(error)) => return question.red(Kind::Bug, error.to_string(), "report it"),
     };
-    let layout = Layout::tensor(spec.precision.tensor_parallel_size.value);
+    let layout = layout(spec);
     let what = format!("{} in {} with {layout} on {}", spec.model.name, spec.precision_name, spec.instance.type_name);
     let here = inputs(spec, &spec.instance, &assumptions);
     let reason = match fit::placed(&here, layout) {
@@ -29,6 +29,17 @@ pub(super) fn fit(spec: &Spec) -> Answered {
     let would: Vec<_> = smallest.into_iter().chain(others).collect();
     let fix = if would.is_empty() { "another --precision, or a smaller serve.max_model_len".to_owned() } else { format!("what would: {}", would.join(", ")) };
     question.red(Kind::Config, format!("{what} does not fit: {reason}"), format!("{fix}; nemo fit shows every term"))
+}
+
+/// Of one engine, as the topology spreads it; engines that share a node are each for itself.
+fn layout(spec: &Spec) -> Layout {
+    let spread = spec.parts().into_iter().find(|part| part.nodes > 1);
+    let part = spread.or_else(|| spec.parts().into_iter().next_back());
+    let tensor = part.map_or(spec.precision.tensor_parallel_size.value, |part| part.tensor_parallel_size);
+    match spread {
+        Some(part) => Layout { tensor, pipeline: part.pipeline_parallel_size, data: part.data_parallel_size, expert: part.data_parallel_size > 1 },
+        None => Layout::tensor(tensor),
+    }
 }
 
 fn nodes(count: u32) -> String {

@@ -98,6 +98,12 @@ pub struct Settings {
     /// Zone id of the GPU nodes and the file system, such as use2-az1
     #[arg(long, value_name = "ZONE-ID")]
     pub zone: Option<String>,
+    /// How the work is spread: aggregated, pipeline-parallel, expert-parallel, disaggregated, e-pd, e-p-d
+    #[arg(long, value_name = "TOPOLOGY")]
+    pub topology: Option<String>,
+    /// The objects that serve: auto, deployments, lws, dgd-v1alpha1, dgd-v1beta1, dgd-grove
+    #[arg(long = "as", value_name = "FORM")]
+    pub form: Option<String>,
     /// US dollars an hour of one GPU instance, instead of the Price List API's
     #[arg(long, value_name = "USD")]
     pub price: Option<f64>,
@@ -112,6 +118,8 @@ impl Settings {
             ("precision", self.precision.clone()),
             ("gpu.nodes", self.nodes.map(|n| n.to_string())),
             ("gpu.zone", self.zone.clone()),
+            ("serve.topology", self.topology.clone()),
+            ("serve.form", self.form.clone()),
             ("price.gpu_hour", self.price.map(|usd| format!("{usd:?}"))),
         ];
         pairs.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()

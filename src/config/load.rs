@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::files;
 use super::layers::{Layers, Origin};
+use super::layout;
 use super::nearest::resembling;
 use super::settings::Settings;
 use super::spec::Spec;
@@ -33,6 +34,8 @@ const OWN_FLAGS: &[(&str, &str)] = &[
     ("precision", "--precision"),
     ("gpu.nodes", "--nodes"),
     ("gpu.zone", "--zone"),
+    ("serve.topology", "--topology"),
+    ("serve.form", "--as"),
     ("price.gpu_hour", "--price"),
 ];
 
@@ -166,19 +169,10 @@ fn refuse(kind: Kind, wrong: &[String]) -> anyhow::Result<()> {
 fn contradictions(spec: &Spec, layers: &Layers) -> Vec<String> {
     let mut wrong = Vec::new();
     let gpus = spec.instance.gpus.as_ref().map_or(0, |gpus| gpus.value);
-    let gpus_each = spec.precision.tensor_parallel_size.value;
     if gpus == 0 {
         wrong.push(format!("{}: {} has no GPU", layers.place("instance"), spec.instance.type_name));
-    } else if gpus < gpus_each {
-        wrong.push(format!("{}: {} in {} takes {gpus_each} GPUs, and {} has {gpus}", layers.place("instance"), spec.model.title, spec.precision_name, spec.instance.type_name));
-    } else if spec.serve.replicas * gpus_each > spec.gpu.nodes * (gpus / gpus_each) * gpus_each {
-        wrong.push(format!(
-            "{}: {} replicas of {gpus_each} GPUs do not fit {} node(s) of {gpus} GPUs ({})",
-            layers.place("serve.replicas"),
-            spec.serve.replicas,
-            spec.gpu.nodes,
-            layers.place("gpu.nodes")
-        ));
+    } else {
+        wrong.extend(layout::contradictions(spec, layers));
     }
     if spec.system_instance.architecture != "x86_64" {
         wrong.push(format!("{}: the system nodes' type has to be x86_64", layers.place("system.instance")));

@@ -7,6 +7,7 @@ mod document;
 mod files;
 mod fit;
 mod layers;
+mod layout;
 mod load;
 mod lustre;
 mod model;
@@ -17,6 +18,7 @@ mod settings;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod unverified;
 
 pub use catalogue::{ChartSource, Figure, ImageSource, Instance, PlatformSet, Quota, VersionCell};
@@ -24,10 +26,12 @@ pub use document::{sample, schema};
 pub use files::{fit_assumptions, instance, instance_names, model, model_names, published_gpus};
 pub use fit::{Assumptions, PublishedGpus, PublishedRow};
 pub use layers::{Layers, Origin, Setting};
+pub use layout::Part;
 pub use load::{Inputs, load, resolve};
 pub use lustre::{capacity_gib, sold_gib};
 pub use model::{Architecture, Encoder, Experts, Flags, Layers as ModelLayers, Mamba, Modality, Model, Mtp, Precision};
 pub use nearest::nearest;
 pub use pins::{AddonPin, ChartPin, ImagePin, Pins, Prices, WeightFile, WeightsPin};
 pub use spec::{BenchSpec, GpuSpec, HubSpec, ImagesSpec, NetworkSpec, ServeSpec, Spec, StorageSpec, SystemSpec, WaitSpec, WeightsSpec};
+pub use topology::{Form, FormSetting, Role, Topology, refusal};
 pub use unverified::{unverified, unverified_of_fit};

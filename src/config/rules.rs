@@ -40,6 +40,11 @@ const NAME_PATTERN: &str = "[a-z](?:-?[a-z0-9])*";
 const NAME_LONGEST: usize = 40;
 const CATALOGUE: Rule = Rule::Text { pattern: "[A-Za-z0-9._-]+", allowed: "the name of a catalogue file" };
 const TEXT: Rule = Rule::Text { pattern: "[A-Za-z0-9._-]*", allowed: "a name" };
+const TOPOLOGY: Rule = Rule::Text {
+    pattern: "aggregated|pipeline-parallel|expert-parallel|disaggregated|e-pd|e-p-d",
+    allowed: "aggregated, pipeline-parallel, expert-parallel, disaggregated, e-pd or e-p-d",
+};
+const FORM: Rule = Rule::Text { pattern: "auto|deployments|lws|dgd-v1alpha1|dgd-v1beta1|dgd-grove", allowed: "auto, deployments, lws, dgd-v1alpha1, dgd-v1beta1 or dgd-grove" };
 
 /// The rule of a setting, by its key.
 pub(super) fn rule(key: &str) -> Rule {
@@ -65,6 +70,11 @@ pub(super) fn rule(key: &str) -> Rule {
         "serve.namespace" => {
             Rule::Text { pattern: "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", allowed: "a Kubernetes namespace: lowercase letters, digits and dashes, at most 63 characters" }
         }
+        "serve.topology" => TOPOLOGY,
+        "serve.form" => FORM,
+        "serve.nodes" | "serve.tensor_parallel_size" | "serve.decode_tensor_parallel_size" => Rule::Whole { min: 0, max: 64 },
+        "serve.prefill" | "serve.decode" | "serve.encode" => Rule::Whole { min: 1, max: 100 },
+        "serve.media_domains" => Rule::Text { pattern: "|[a-z0-9.-]+(?:,[a-z0-9.-]+)*", allowed: "hosts with commas between, such as images.example.com, or nothing" },
         "serve.max_model_len" => Rule::Whole { min: 0, max: 10_000_000 },
         "serve.gpu_memory_utilization" => Rule::Number { min: 0.1, max: 1.0 },
         "bench.concurrency" => Rule::Whole { min: 1, max: 100_000 },
@@ -143,6 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::topology::{Form, Topology};
 
     fn text(value: &str) -> toml::Value {
         toml::Value::String(value.into())
@@ -166,6 +177,17 @@ mod tests {
         for cidr in ["10.180.0.1/16", "10.180.0.0", "10.180.0.0/8", "10.180.0.0/24", "8.8.0.0/16", "172.17.0.0/16", "10.180.0/16", "::/16", "10.180.0.0/x"] {
             assert!(!rule("network.cidr").takes(&text(cidr)), "{cidr}");
         }
+    }
+
+    #[test]
+    fn topologies_and_forms_are_those_of_the_table() {
+        for name in Topology::ALL.map(Topology::name) {
+            assert!(rule("serve.topology").takes(&text(name)), "{name}");
+        }
+        for name in Form::ALL.map(Form::name).iter().chain(&["auto"]) {
+            assert!(rule("serve.form").takes(&text(name)), "{name}");
+        }
+        assert!(!rule("serve.topology").takes(&text("")) && !rule("serve.form").takes(&text("dgd")));
     }
 
     #[test]

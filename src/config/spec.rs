@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalogue::{Instance, PlatformSet};
 use super::model::{Model, Precision};
+use super::topology::{FormSetting, Topology};
 use crate::engine::wait::Wait;
 
 /// Everything that a deployment is made from; the catalogue entries that it names are resolved.
@@ -106,10 +107,25 @@ pub struct WeightsSpec {
 pub struct ServeSpec {
     /// Kubernetes namespace of the model's pods.
     pub namespace: String,
+    pub topology: Topology,
+    pub form: FormSetting,
+    /// Of workers that do everything.
     pub replicas: u32,
+    /// Nodes of one replica; 0: what the topology needs at least.
+    pub nodes: u32,
+    /// Workers of each kind, where the topology has them.
+    pub prefill: u32,
+    pub decode: u32,
+    pub encode: u32,
+    /// GPUs of one engine that hold a shard of every layer; 0: the model's own.
+    pub tensor_parallel_size: u32,
+    /// The same of decode workers; 0: as the others.
+    pub decode_tensor_parallel_size: u32,
     /// Tokens; 0: the model's own.
     pub max_model_len: u32,
     pub gpu_memory_utilization: f64,
+    /// Hosts, with commas between, that pictures may be fetched from; empty: any public one.
+    pub media_domains: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -86,7 +86,7 @@ fn no_two_settings_share_a_variable() {
 #[test]
 fn a_malformed_file_is_told_with_file_line_key_and_value() {
     insta::assert_snapshot!(refused(Some("name = \"a\"\n\n[gpu]\nnodse = 2\n"), &[], &[]), @r#"nemo.toml:4: unknown setting gpu.nodse = 2; did you mean "gpu.nodes"?"#);
-    insta::assert_snapshot!(refused(Some("nodes = 2\n"), &[], &[]), @r#"nemo.toml:1: unknown setting nodes = 2; did you mean "gpu.nodes" or "system.nodes"?"#);
+    insta::assert_snapshot!(refused(Some("nodes = 2\n"), &[], &[]), @r#"nemo.toml:1: unknown setting nodes = 2; did you mean "gpu.nodes" or "serve.nodes" or "system.nodes"?"#);
     insta::assert_snapshot!(refused(Some("[gpus]\nnodes = 2\n"), &[], &[]), @r#"nemo.toml:1: unknown table [gpus] with nodes; did you mean "gpu"?"#);
     insta::assert_snapshot!(refused(Some("gpu = 2\n"), &[], &[]), @"nemo.toml:1: gpu = 2: must be a table: [gpu] with nodes, zone, disk_gib");
     insta::assert_snapshot!(refused(Some("[gpu]\nnodes = \"two\"\n"), &[], &[]), @r#"nemo.toml:2: gpu.nodes = "two": must be a whole number from 1 to 100"#);
@@ -123,7 +123,7 @@ fn a_name_that_aws_would_refuse() {
 #[test]
 fn settings_that_contradict_each_other() {
     insta::assert_snapshot!(refused(None, &[], &[("instance", "m7i.2xlarge")]), @r#"--instance: instance = "m7i.2xlarge": m7i.2xlarge has no GPU"#);
-    insta::assert_snapshot!(refused(Some("[serve]\nreplicas = 2\n"), &[], &[]), @"nemo.toml:2: serve.replicas = 2: 2 replicas of 8 GPUs do not fit 1 node(s) of 8 GPUs (default: gpu.nodes = 1)");
+    insta::assert_snapshot!(refused(Some("[serve]\nreplicas = 2\n"), &[], &[]), @"nemo.toml:2: serve.replicas = 2: 2 worker(s) of 1 node(s) take 2 GPU nodes, and there are 1 (default: gpu.nodes = 1)");
     insta::assert_snapshot!(refused(Some("[serve]\nmax_model_len = 1000000\n"), &[], &[]), @"nemo.toml:2: serve.max_model_len = 1000000: NVIDIA Nemotron 3.5 Super VL 120B-A12B takes at most 262144");
 }
 

@@ -83,7 +83,7 @@ impl Document {
     fn wave(&self) -> u8 {
         match self.resource.kind.as_str() {
             "Namespace" | "CustomResourceDefinition" | "PersistentVolume" => 0,
-            "Deployment" | "DaemonSet" | "Job" => 2,
+            "Deployment" | "DaemonSet" | "Job" | "LeaderWorkerSet" | "DynamoGraphDeployment" => 2,
             _ => 1,
         }
     }

@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Client, ResourceExt};
 
 use super::error::Answer;
@@ -66,6 +66,41 @@ async fn of_deployment(client: &Client, found: Deployment) -> Result<Readiness, 
         return Ok(Readiness::Waiting(format!("no pod is made: {}", refused.message.clone().unwrap_or_default())));
     }
     pods(client, &namespace, &spec.selector, &format!("{ready} of {wanted} pods ready")).await
+}
+
+/// Every group of the LeaderWorkerSet is ready. Only the condition's status counts: its reason stays as it was when a group is lost.
+pub async fn leader_worker_set(client: &Client, namespace: &str, name: &str) -> Result<Readiness, ServiceError> {
+    let Some(found) = custom(client, "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", namespace, name).await? else { return Ok(Readiness::Absent) };
+    let number = |path: &str| found.data.pointer(path).and_then(serde_json::Value::as_i64).unwrap_or(0);
+    let (wanted, ready, updated) = (number("/spec/replicas"), number("/status/readyReplicas"), number("/status/updatedReplicas"));
+    if condition(&found, "Available").is_some_and(|condition| condition["status"] == "True") && ready == wanted && updated == wanted {
+        return Ok(Readiness::Ready);
+    }
+    let selector = LabelSelector { match_labels: Some([("leaderworkerset.sigs.k8s.io/name".to_owned(), name.to_owned())].into()), ..LabelSelector::default() };
+    pods(client, namespace, &selector, &format!("{ready} of {wanted} groups ready")).await
+}
+
+/// Dynamo's operator says that all of the DynamoGraphDeployment's present form is ready.
+pub async fn graph(client: &Client, namespace: &str, name: &str) -> Result<Readiness, ServiceError> {
+    let Some(found) = custom(client, "nvidia.com", "v1beta1", "DynamoGraphDeployment", namespace, name).await? else { return Ok(Readiness::Absent) };
+    let ready = condition(&found, "Ready").cloned().unwrap_or_default();
+    if ready["status"] == "True" && ready["observedGeneration"].as_i64() == found.metadata.generation {
+        return Ok(Readiness::Ready);
+    }
+    let words = ["reason", "message"].map(|key| ready[key].as_str().unwrap_or_default().to_owned()).join(": ");
+    let words = if words == ": " { "the operator has not looked at it yet".to_owned() } else { words };
+    let selector = LabelSelector { match_labels: Some([("nvidia.com/dynamo-graph-deployment-name".to_owned(), name.to_owned())].into()), ..LabelSelector::default() };
+    pods(client, namespace, &selector, &words).await
+}
+
+async fn custom(client: &Client, group: &str, version: &str, kind: &str, namespace: &str, name: &str) -> Result<Option<DynamicObject>, ServiceError> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    api.get_opt(name).await.answer(&format!("GET {}/{name}", resource.plural))
+}
+
+fn condition<'a>(object: &'a DynamicObject, name: &str) -> Option<&'a serde_json::Value> {
+    object.data.pointer("/status/conditions")?.as_array()?.iter().find(|condition| condition["type"] == name)
 }
 
 /// Every node that should run the DaemonSet runs it. One that no node should run is ready.

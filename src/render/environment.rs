@@ -20,8 +20,13 @@ const KUBERNETES: &[(&str, &str)] = templates![
     "access.yaml",
     "bench.yaml",
     "chart.yaml",
+    "dgd-v1alpha1.yaml",
+    "dgd.yaml",
     "frontend.yaml",
+    "frontend-container.yaml",
+    "frontend-pod.yaml",
     "installer.yaml",
+    "lws.yaml",
     "namespaces.yaml",
     "storage.yaml",
     "values-aws-efa-k8s-device-plugin.yaml",
@@ -29,8 +34,12 @@ const KUBERNETES: &[(&str, &str)] = templates![
     "values-lws.yaml",
     "values-nvidia-device-plugin.yaml",
     "worker.yaml",
+    "worker-container.yaml",
+    "worker-pod.yaml",
     "weights.yaml"
 ];
+/// Those that others include.
+const PARTS: &[&str] = &["frontend-container.yaml", "frontend-pod.yaml", "worker-container.yaml", "worker-pod.yaml"];
 
 /// One document of a rendered file.
 pub type Manifest = Value;
@@ -52,12 +61,29 @@ pub fn render(file: &'static str, values: &impl Serialize) -> anyhow::Result<Ren
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Json);
     environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
-    let source = KUBERNETES.iter().chain(CLOUDFORMATION).find(|(name, _)| *name == file).map(|(_, source)| *source).with_context(|| format!("there is no template {file}"))?;
+    environment.add_filter("plain", |value: String| minijinja::Value::from_safe_string(value));
+    environment.add_filter("indent", indent);
     let wrong = || fail(Kind::Bug, format!("the template {file} does not render"));
-    environment.add_template(file, source).with_context(wrong)?;
+    for (name, source) in KUBERNETES.iter().chain(CLOUDFORMATION).filter(|(name, _)| *name == file || PARTS.contains(name)) {
+        environment.add_template(name, source).with_context(wrong)?;
+    }
     let text = environment.get_template(file).and_then(|template| template.render(Serde(values))).with_context(wrong)?;
     let manifests = documents(&text).with_context(|| fail(Kind::Bug, format!("what the template {file} gives is no YAML")))?;
     Ok(Rendered { file, text, manifests })
+}
+
+/// For text that is included deeper than it is written: all lines but the first, which stands where it is included.
+fn indent(text: String, columns: usize) -> minijinja::Value {
+    let mut lines = text.trim_end().lines();
+    let mut indented = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        indented.push('\n');
+        if !line.is_empty() {
+            indented.push_str(&" ".repeat(columns));
+            indented.push_str(line);
+        }
+    }
+    minijinja::Value::from_safe_string(indented)
 }
 
 /// The documents of a YAML text; those that hold only comments are none.

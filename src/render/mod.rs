@@ -3,14 +3,18 @@
 mod bench;
 mod charts;
 pub mod cloudformation;
+mod component;
+mod engine;
 mod environment;
 mod serving;
 mod storage;
+mod variables;
 mod weights;
 
 pub use bench::{Bench, SHARED, bench};
 pub use charts::{ChartValues, HelmJob, Installer, chart_values, helm_job, installer, namespaces};
+pub use component::{Argument, Because, Component, Rank, Template, Value, Variable};
 pub use environment::{Manifest, Rendered, render};
-pub use serving::{Serving, serving};
+pub use serving::{Facts, Serving, name_of, serving};
 pub use storage::{Storage, storage};
 pub use weights::{Weights, weights};

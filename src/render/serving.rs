@@ -1,52 +1,72 @@
-//! The serving pods: Dynamo's frontend and vLLM workers as plain Deployments with discovery through the Kubernetes API.
+//! The serving pods: Dynamo's frontend and vLLM workers, in the topology and the form that the settings ask for.
 
 use serde::Serialize;
 
+use super::component::{Argument, Because, Component, Variable, because, set};
+use super::engine;
 use super::environment::{Rendered, render};
-use crate::config::{Figure, Spec};
+use super::variables;
+use crate::config::{Form, Part, Role, Spec, Topology};
 
 /// Seconds from the last byte read until the engine takes requests: profiling, compilation, CUDA graphs. Assumed; kernels that are
 /// compiled for the first time took minutes on the reference's clusters.
 const ENGINE_START_S: u64 = 900;
-/// Seconds between two startup probes, as in the template.
+/// Seconds between two startup probes.
 const STARTUP_PERIOD_S: u64 = 5;
-/// Names of Service and Deployment.
+/// Name of Service and Deployment.
 const FRONTEND: &str = "frontend";
-const WORKER: &str = "vllm-worker";
-const PORT: u16 = 8000;
+pub(super) const PORT: u16 = 8000;
+
+/// What only the cloud knows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    /// Pinned by digest.
+    pub image: String,
+    pub claim: String,
+    /// Below the volume's root.
+    pub model_path: String,
+    pub weight_bytes: u64,
+    pub capacity_gib: u32,
+    /// EFA adapters that a GPU node really allocates; the catalogue's figure where nobody has looked.
+    pub efa: Option<u32>,
+}
 
 /// What the serving manifests are made from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Serving {
     pub namespace: String,
-    /// Dynamo's own: workers and frontends of one find each other.
-    pub dynamo_namespace: String,
+    pub topology: Topology,
+    pub form: Form,
+    /// Dynamo's operator makes the pods.
+    pub by_operator: bool,
+    /// Why it is that form.
+    pub form_reason: &'static str,
+    /// What nobody has run on GPUs.
+    pub never_run: Option<String>,
+    /// Of a DynamoGraphDeployment.
+    pub graph: String,
+    /// The Service that requests go to.
+    pub service: String,
     pub frontend: &'static str,
-    pub worker: &'static str,
+    pub frontend_args: Vec<Because<Argument>>,
+    pub frontend_env: Vec<Because<Variable>>,
     pub port: u16,
-    pub replicas: u32,
+    pub components: Vec<Component>,
     /// Pinned by digest.
     pub image: String,
+    /// Of Dynamo, since a digest says none.
+    pub runtime_version: String,
     pub instance_type: String,
     pub gpus: u32,
     pub efa: u32,
+    pub cpu: u32,
+    pub memory_gib: u32,
     pub claim: String,
-    /// Below the volume's root.
-    pub model_path: String,
     pub served_model_name: String,
-    pub tensor_parallel_size: u32,
-    pub max_model_len: u32,
-    pub gpu_memory_utilization: f64,
-    /// `auto` or `fp8`.
-    pub kv_cache_dtype: String,
-    /// JSON, as the flag wants it: `{"image":8}`; none of a model that reads text alone.
-    pub image_limit: Option<String>,
-    pub mamba_ssm_cache_dtype: Option<String>,
-    pub reasoning_parser: Option<String>,
-    pub dyn_reasoning_parser: Option<String>,
-    pub dyn_tool_call_parser: Option<String>,
     pub weights_gb: u64,
     pub read_mb_s: u64,
+    /// Workers that read the weights at the same time.
+    pub readers: u64,
     pub engine_start_s: u64,
     /// Until the engine must take requests.
     pub startup_s: u64,
@@ -54,37 +74,42 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// From the settings and what only the cloud knows: image, claim, folder and bytes of the weights, size of the file system.
-    pub fn new(spec: &Spec, image: String, claim: String, model_path: String, weight_bytes: u64, capacity_gib: u32) -> Self {
+    /// From the settings and what only the cloud knows.
+    pub fn new(spec: &Spec, facts: Facts) -> Self {
         // The catalogue's figure is the floor: what was counted may be a part.
-        let weights_gb = u64::from(spec.precision.weights_gb.value).max(weight_bytes / 1_000_000_000);
-        let read_mb_s = (u64::from(spec.storage.throughput) * u64::from(capacity_gib) / 1024).max(1);
-        let startup_s = 2 * weights_gb * 1000 / read_mb_s + ENGINE_START_S;
+        let weights_gb = u64::from(spec.precision.weights_gb.value).max(facts.weight_bytes / 1_000_000_000);
+        let read_mb_s = (u64::from(spec.storage.throughput) * u64::from(facts.capacity_gib) / 1024).max(1);
+        let parts = spec.parts();
+        let readers = parts.iter().map(|part| u64::from(part.replicas * if part.data_parallel_size > 1 { part.nodes } else { 1 })).sum::<u64>().max(1);
+        let startup_s = 2 * readers * weights_gb * 1000 / read_mb_s + ENGINE_START_S;
+        let (form, form_reason) = spec.form();
         Self {
             namespace: spec.serve.namespace.clone(),
-            dynamo_namespace: spec.name.clone(),
+            topology: spec.serve.topology,
+            form,
+            by_operator: form.by_operator(),
+            form_reason,
+            never_run: spec.never_run(),
+            graph: spec.name.clone(),
+            service: if form.by_operator() { format!("{}-{FRONTEND}", spec.name) } else { FRONTEND.into() },
             frontend: FRONTEND,
-            worker: WORKER,
+            frontend_args: frontend_args(spec),
+            frontend_env: variables::frontend(spec, form),
             port: PORT,
-            replicas: spec.serve.replicas,
-            image,
+            components: parts.iter().map(|part| component(spec, &facts, form, part, startup_s)).collect(),
+            image: facts.image,
+            runtime_version: spec.platform.dynamo.version.clone(),
             instance_type: spec.instance.type_name.clone(),
-            gpus: spec.instance.gpus.as_ref().map_or(0, |gpus| gpus.value),
-            efa: spec.instance.efa.as_ref().map_or(0, |efa| efa.value),
-            claim,
-            model_path,
+            gpus: spec.gpus(),
+            efa: facts.efa.or(spec.instance.efa.as_ref().map(|efa| efa.value)).unwrap_or(0),
+            // A quarter of the nominal vCPUs and half of the memory: a node allocates as much also without hyper-threading and beside its DaemonSets.
+            cpu: (spec.instance.vcpus.value / 4).max(1),
+            memory_gib: spec.instance.memory_gib.value * 125 / 256,
+            claim: facts.claim,
             served_model_name: spec.precision.repository.clone(),
-            tensor_parallel_size: spec.precision.tensor_parallel_size.value,
-            max_model_len: spec.max_model_len(),
-            gpu_memory_utilization: spec.serve.gpu_memory_utilization,
-            kv_cache_dtype: spec.precision.kv_cache_dtype.value.clone(),
-            image_limit: spec.model.image_limit.as_ref().map(|limit| serde_json::json!({"image": limit.value}).to_string()),
-            mamba_ssm_cache_dtype: value(&spec.model.mamba_ssm_cache_dtype),
-            reasoning_parser: value(&spec.model.reasoning_parser),
-            dyn_reasoning_parser: value(&spec.model.dyn_reasoning_parser),
-            dyn_tool_call_parser: value(&spec.model.dyn_tool_call_parser),
             weights_gb,
             read_mb_s,
+            readers,
             engine_start_s: ENGINE_START_S,
             startup_s,
             startup_failures: startup_s.div_ceil(STARTUP_PERIOD_S),
@@ -92,11 +117,76 @@ impl Serving {
     }
 }
 
-fn value(figure: &Option<Figure<String>>) -> Option<String> {
-    figure.as_ref().map(|figure| figure.value.clone())
+fn frontend_args(spec: &Spec) -> Vec<Because<Argument>> {
+    let mut args = vec![because("Where requests come in.", [set("--http-port", PORT)])];
+    if spec.serve.topology.splits_prefill() {
+        args.push(because(
+            "Without a prefill worker a request fails: the decode worker would else compute the prompt itself, and nobody would notice.",
+            [super::component::flag("--enforce-disagg")],
+        ));
+    }
+    args.extend(engine::planes(spec));
+    args
 }
 
-/// Access, frontend, worker.
+fn component(spec: &Spec, facts: &Facts, form: Form, part: &Part, startup_s: u64) -> Component {
+    let (short, dynamo_type) = match part.role {
+        Role::Worker => ("worker", "worker"),
+        Role::Prefill => ("prefill", "prefill"),
+        Role::Decode => ("decode", "decode"),
+        Role::Encode => ("encode", "worker"),
+    };
+    Component {
+        role: part.role,
+        name: if form.by_operator() { short } else { name_of(part.role) },
+        dynamo_type,
+        command: vec!["python3", "-m", "dynamo.vllm"],
+        replicas: part.replicas,
+        nodes: part.nodes,
+        pods: part.pods(),
+        templates: engine::templates(spec, facts, part, form == Form::Lws),
+        env: variables::engine(spec, form, part, startup_s),
+        one_registers: part.pipeline_parallel_size > 1,
+    }
+}
+
+/// The name of a role's workload, where we make it ourselves.
+pub fn name_of(role: Role) -> &'static str {
+    match role {
+        Role::Worker => "vllm-worker",
+        Role::Prefill => "vllm-prefill",
+        Role::Decode => "vllm-decode",
+        Role::Encode => "vllm-encode",
+    }
+}
+
+/// The file of a component's objects.
+fn file(role: Role) -> &'static str {
+    match role {
+        Role::Worker => "worker.yaml",
+        Role::Prefill => "prefill.yaml",
+        Role::Decode => "decode.yaml",
+        Role::Encode => "encode.yaml",
+    }
+}
+
+/// Access, frontend and workers; or the graph that Dynamo's operator makes them from.
 pub fn serving(values: &Serving) -> anyhow::Result<Vec<Rendered>> {
-    Ok(vec![render("access.yaml", values)?, render("frontend.yaml", values)?, render("worker.yaml", values)?])
+    let template = match values.form {
+        Form::Deployments => "worker.yaml",
+        Form::Lws => "lws.yaml",
+        Form::DgdV1alpha1 => return Ok(vec![render("dgd-v1alpha1.yaml", values)?]),
+        Form::DgdV1beta1 | Form::DgdGrove => return Ok(vec![render("dgd.yaml", values)?]),
+    };
+    let mut files = vec![render("access.yaml", values)?, render("frontend.yaml", values)?];
+    for component in &values.components {
+        #[derive(Serialize)]
+        struct Values<'a> {
+            #[serde(flatten)]
+            serving: &'a Serving,
+            component: &'a Component,
+        }
+        files.push(Rendered { file: file(component.role), ..render(template, &Values { serving: values, component })? });
+    }
+    Ok(files)
 }

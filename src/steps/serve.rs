@@ -10,6 +10,7 @@ use kube::api::{Api, DeleteParams, ListParams};
 use super::Deps;
 use super::facts::{FilesystemFacts, ImagesFacts, ServeFacts, StorageFacts, WeightsFacts};
 use super::objects::{Objects, look, or_unreachable, seen, steady};
+use crate::config::Form;
 use crate::engine::step::{Cx, Digest, Facts, Need, Seen, Step, StepId, Unit, all_of, part_of, table_of};
 use crate::engine::wait::Look;
 use crate::error::{Kind, Resource, ServiceError, fail};
@@ -20,6 +21,8 @@ use crate::render::{self, Rendered, Serving};
 
 const KINDS: &[KindOf] = &[
     KindOf::new("policy", "v1", "PodDisruptionBudget"),
+    KindOf::new("nvidia.com", "v1beta1", "DynamoGraphDeployment"),
+    KindOf::new("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),
     KindOf::new("apps", "v1", "Deployment"),
     KindOf::new("", "v1", "Service"),
     KindOf::new("rbac.authorization.k8s.io", "v1", "RoleBinding"),
@@ -51,7 +54,15 @@ impl Inputs {
     pub fn serving(&self, deps: &Deps) -> anyhow::Result<Serving> {
         let image = self.images.stored.get(IMAGE).ok_or_else(|| fail(Kind::Usage, format!("the image {IMAGE} is not in ECR yet")).hint("nemo image push"))?;
         let bytes = self.weights.bytes.max(deps.pins.weights.bytes);
-        Ok(Serving::new(&deps.spec, image.pinned(), self.storage.claim.clone(), self.weights.path.clone(), bytes, self.filesystem.capacity_gib))
+        let facts = render::Facts {
+            image: image.pinned(),
+            claim: self.storage.claim.clone(),
+            model_path: self.weights.path.clone(),
+            weight_bytes: bytes,
+            capacity_gib: self.filesystem.capacity_gib,
+            efa: None,
+        };
+        Ok(Serving::new(&deps.spec, facts))
     }
 }
 
@@ -75,29 +86,31 @@ impl Serve {
     async fn look(&self, cx: &Cx, inputs: &Inputs) -> anyhow::Result<Seen> {
         let client = self.deps.kube(cx)?;
         let (serving, documents) = self.documents(inputs)?;
-        let deployment = |name| k8s::ready::deployment(&client, &serving.namespace, name);
-        let (standing, worker, frontend) = futures::try_join!(k8s::apply::look(&client, &documents), deployment(serving.worker), deployment(serving.frontend))?;
+        let standing = k8s::apply::look(&client, &documents).await?;
         if let Some(seen) = seen(&documents, &standing) {
             return Ok(seen);
         }
-        Ok(match (worker, frontend) {
-            (Readiness::Ready, Readiness::Ready) => Seen::Ready { inputs: Some(self.inputs()), facts: table_of(&facts(&serving))? },
-            (Readiness::Failed(why), _) | (_, Readiness::Failed(why)) => Seen::Broken { why },
-            (Readiness::Waiting(what), _) | (_, Readiness::Waiting(what)) => Seen::Pending { what },
-            _ => Seen::Pending { what: "a Deployment is being made".into() },
-        })
+        for name in names(&serving) {
+            match readiness(&client, &serving, name).await? {
+                Readiness::Ready => {}
+                Readiness::Failed(why) => return Ok(Seen::Broken { why }),
+                Readiness::Waiting(what) => return Ok(Seen::Pending { what }),
+                Readiness::Absent => return Ok(Seen::Pending { what: format!("{name} is being made") }),
+            }
+        }
+        Ok(Seen::Ready { inputs: Some(self.inputs()), facts: table_of(&facts(&serving))? })
     }
 
-    /// Waits for the worker, telling how much of the weights it has loaded.
-    async fn worker_ready(&self, cx: &Cx, client: &kube::Client, serving: &Serving) -> anyhow::Result<()> {
-        cx.until(serving.worker, self.deps.spec.wait.rollout, || async {
+    /// Waits for the workers of one name, telling how much of the weights they have loaded.
+    async fn workers_ready(&self, cx: &Cx, client: &kube::Client, serving: &Serving, name: &'static str) -> anyhow::Result<()> {
+        cx.until(name, self.deps.spec.wait.rollout, || async {
             steady(async {
-                let readiness = k8s::ready::deployment(client, &serving.namespace, serving.worker).await?;
+                let readiness = readiness(client, serving, name).await?;
                 if readiness == Readiness::Ready {
                     return Ok(Look::Ready(()));
                 }
-                tell_loading(cx, client, serving).await?;
-                look(serving.worker, with_devices(client, readiness).await?)
+                tell_loading(cx, client, serving, name).await?;
+                look(name, with_devices(client, readiness).await?)
             })
             .await
         })
@@ -106,8 +119,8 @@ impl Serve {
 
     /// Pods that crash are made anew: whoever runs the command again has changed something about the cause.
     async fn restart_failed(&self, client: &kube::Client, serving: &Serving) -> anyhow::Result<()> {
-        for name in [serving.worker, serving.frontend] {
-            if let Readiness::Failed(_) = k8s::ready::deployment(client, &serving.namespace, name).await? {
+        for name in names(serving) {
+            if let Readiness::Failed(_) = readiness(client, serving, name).await? {
                 let api: Api<Pod> = Api::namespaced(client.clone(), &serving.namespace);
                 api.delete_collection(&DeleteParams::default(), &of(name)).await.answer("DELETE pods")?;
             }
@@ -116,12 +129,26 @@ impl Serve {
     }
 }
 
+/// The workloads by name: workers, then the frontend.
+fn names(serving: &Serving) -> Vec<&'static str> {
+    serving.components.iter().map(|component| component.name).chain([serving.frontend]).collect()
+}
+
+/// How the workload of this name stands, whatever it is in this form.
+async fn readiness(client: &kube::Client, serving: &Serving, name: &'static str) -> Result<Readiness, ServiceError> {
+    match serving.form {
+        form if form.by_operator() => k8s::ready::graph(client, &serving.namespace, &serving.graph).await,
+        Form::Lws if name != serving.frontend => k8s::ready::leader_worker_set(client, &serving.namespace, name).await,
+        _ => k8s::ready::deployment(client, &serving.namespace, name).await,
+    }
+}
+
 fn of(name: &str) -> ListParams {
     ListParams::default().labels(&format!("app.kubernetes.io/name={name}"))
 }
 
 fn facts(serving: &Serving) -> ServeFacts {
-    ServeFacts { namespace: serving.namespace.clone(), service: serving.frontend.into(), port: serving.port, model: serving.served_model_name.clone() }
+    ServeFacts { namespace: serving.namespace.clone(), service: serving.service.clone(), port: serving.port, model: serving.served_model_name.clone() }
 }
 
 /// Devices that no node has yet are made by a plug-in: why it is not ready is the reason behind the scheduler's.
@@ -139,13 +166,13 @@ pub(super) async fn with_devices(client: &kube::Client, readiness: Readiness) ->
     Ok(Readiness::Waiting(why))
 }
 
-async fn tell_loading(cx: &Cx, client: &kube::Client, serving: &Serving) -> Result<(), ServiceError> {
+async fn tell_loading(cx: &Cx, client: &kube::Client, serving: &Serving, name: &str) -> Result<(), ServiceError> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &serving.namespace);
-    for pod in api.list(&of(serving.worker)).await.answer("LIST pods")?.items {
+    for pod in api.list(&of(name)).await.answer("LIST pods")?.items {
         if pod.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Running") {
             continue;
         }
-        let container = Container { namespace: serving.namespace.clone(), pod: pod.name_any(), container: "worker".into() };
+        let container = Container { namespace: serving.namespace.clone(), pod: pod.name_any(), container: if serving.by_operator { "main" } else { "worker" }.into() };
         let lines = container.last_lines(client, 30, false).await?;
         if let Some((done, total)) = lines.iter().rev().find_map(|line| shards(line)) {
             cx.progress(format!("weights into GPU memory ({})", pod.name_any()), done, total, Unit::Items);
@@ -191,8 +218,14 @@ impl Step for Serve {
     }
 
     fn makes(&self) -> Vec<Resource> {
-        let namespace = &self.deps.spec.serve.namespace;
-        ["frontend", "vllm-worker"].map(|name| Resource::new("Deployment", format!("{namespace}/{name}"))).into()
+        let (spec, form) = (&self.deps.spec, self.deps.spec.form().0);
+        let namespace = &spec.serve.namespace;
+        if form.by_operator() {
+            return vec![Resource::new("DynamoGraphDeployment", format!("{namespace}/{}", spec.name))];
+        }
+        let kind = if form == Form::Lws { "LeaderWorkerSet" } else { "Deployment" };
+        let workers = spec.parts().into_iter().map(|part| Resource::new(kind, format!("{namespace}/{}", render::name_of(part.role))));
+        std::iter::once(Resource::new("Deployment", format!("{namespace}/frontend"))).chain(workers).collect()
     }
 
     async fn observe(&self, cx: &Cx) -> anyhow::Result<Seen> {
@@ -211,8 +244,9 @@ impl Step for Serve {
         let wait = self.deps.spec.wait.rollout;
         self.objects().apply(cx, &client, &documents, wait).await?;
         self.restart_failed(&client, &serving).await?;
-        self.worker_ready(cx, &client, &serving).await?;
-        let frontend = || steady(async { look(serving.frontend, k8s::ready::deployment(&client, &serving.namespace, serving.frontend).await?) });
+        // All at once: each loads its weights for minutes.
+        futures::future::try_join_all(serving.components.iter().map(|component| self.workers_ready(cx, &client, &serving, component.name))).await?;
+        let frontend = || steady(async { look(serving.frontend, readiness(&client, &serving, serving.frontend).await?) });
         cx.until(serving.frontend, wait, frontend).await?;
         let facts = facts(&serving);
         cx.until("the frontend to list the model", wait, || steady(lists_model(&client, &facts))).await?;

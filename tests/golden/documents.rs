@@ -1,39 +1,34 @@
 //! Every rendered document, from values as a deployment of the default settings would have them.
 
+use nemo::config::{Inputs, Spec, Topology, load};
 use nemo::render::{
-    Bench, ChartValues, HelmJob, Installer, Rendered, SHARED, Serving, Storage, Weights, bench, chart_values, helm_job, installer, namespaces, serving, storage, weights,
+    Bench, ChartValues, Facts, HelmJob, Installer, Rendered, SHARED, Serving, Storage, Weights, bench, chart_values, helm_job, installer, namespaces, serving, storage, weights,
 };
 
-fn serving_values() -> Serving {
-    Serving {
-        namespace: "nemo".into(),
-        dynamo_namespace: "nemo".into(),
-        frontend: "frontend",
-        worker: "vllm-worker",
-        port: 8000,
-        replicas: 1,
+/// The settings of a deployment, over the defaults.
+pub(crate) fn spec(settings: &[(&str, &str)]) -> Spec {
+    let flags = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    load(&Inputs { working_folder: std::env::temp_dir().join("nowhere"), file: None, env: Vec::new(), flags }).unwrap().0
+}
+
+/// What its serving manifests are made from.
+pub(crate) fn serving_values(settings: &[(&str, &str)]) -> Serving {
+    let spec = spec(settings);
+    let facts = Facts {
         image: "123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/vllm-runtime@sha256:00000000000000000000000000000000000000000000000000000000000000aa".into(),
-        instance_type: "p5en.48xlarge".into(),
-        gpus: 8,
-        efa: 16,
         claim: "shared".into(),
-        model_path: "models/nvidia/NVIDIA-Nemotron-3.5-Super-VL-120B-A12B-BF16/0123456789abcdef0123456789abcdef01234567".into(),
-        served_model_name: "nvidia/NVIDIA-Nemotron-3.5-Super-VL-120B-A12B-BF16".into(),
-        tensor_parallel_size: 8,
-        max_model_len: 262_144,
-        gpu_memory_utilization: 0.9,
-        kv_cache_dtype: "auto".into(),
-        image_limit: Some(r#"{"image":8}"#.into()),
-        mamba_ssm_cache_dtype: Some("float32".into()),
-        reasoning_parser: Some("nemotron_v3".into()),
-        dyn_reasoning_parser: Some("nemotron3".into()),
-        dyn_tool_call_parser: Some("qwen3_coder".into()),
-        weights_gb: 227,
-        read_mb_s: 292,
-        engine_start_s: 900,
-        startup_s: 2454,
-        startup_failures: 491,
-    }
+        model_path: format!("models/{}/0123456789abcdef0123456789abcdef01234567", spec.precision.repository),
+        weight_bytes: 0,
+        capacity_gib: 1200,
+        efa: None,
+    };
+    Serving::new(&spec, facts)
+}
+
+/// The settings of each topology in each form that it has, by the name of its golden folder.
+pub(crate) fn every_form() -> Vec<(String, Vec<(&'static str, &'static str)>)> {
+    let every = Topology::ALL.into_iter().flat_map(|topology| topology.forms().into_iter().map(move |form| (topology, form)));
+    every.map(|(topology, form)| (format!("{topology}-{form}"), vec![("serve.topology", topology.name()), ("serve.form", form.name()), ("gpu.nodes", "3")])).collect()
 }
 
 /// All that is applied, namespaces first.
@@ -48,12 +43,12 @@ pub(crate) fn everything() -> Vec<Rendered> {
         mount_name: "y".into(),
     })
     .unwrap();
-    files.extend(serving(&serving_values()).unwrap());
+    files.extend(serving(&serving_values(&[])).unwrap());
     let job = Bench {
         namespace: "nemo".into(),
         name: "bench-0123456789abcdef".into(),
         agent_image: "123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/agent@sha256:00000000000000000000000000000000000000000000000000000000000000bb".into(),
-        runtime_image: serving_values().image,
+        runtime_image: serving_values(&[]).image,
         claim: "shared".into(),
         shared: SHARED,
         plan: r#"{"run": "0123456789abcdef"}"#.into(),

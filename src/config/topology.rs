@@ -1,0 +1,184 @@
+//! How the work of serving is spread over pods (topology), as which Kubernetes objects it is written (form), and which goes with which.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How the work is spread over pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Topology {
+    /// Each replica is one engine on one node.
+    Aggregated,
+    /// Each replica is one engine whose layers are spread over nodes.
+    PipelineParallel,
+    /// Each replica is an engine a node; the experts are spread over all of them.
+    ExpertParallel,
+    /// Prompts are computed by some workers, answers by others.
+    Disaggregated,
+    /// Pictures are encoded by some workers, everything else is done by others.
+    #[serde(rename = "e-pd")]
+    EncodeApart,
+    /// Encode, prefill and decode each by workers of their own.
+    #[serde(rename = "e-p-d")]
+    AllApart,
+}
+
+/// As which objects it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// Plain Deployments and Services.
+    Deployments,
+    /// A LeaderWorkerSet for each set of workers.
+    Lws,
+    /// A DynamoGraphDeployment, as operators before 1.4 store it.
+    DgdV1alpha1,
+    /// A DynamoGraphDeployment.
+    DgdV1beta1,
+    /// A DynamoGraphDeployment whose pods Grove makes and KAI places, all or none.
+    DgdGrove,
+}
+
+/// `serve.form`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FormSetting {
+    Auto,
+    #[serde(untagged)]
+    As(Form),
+}
+
+/// What the pods of one kind do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    Worker,
+    Prefill,
+    Decode,
+    Encode,
+}
+
+impl Topology {
+    pub const ALL: [Self; 6] = [Self::Aggregated, Self::PipelineParallel, Self::ExpertParallel, Self::Disaggregated, Self::EncodeApart, Self::AllApart];
+
+    /// As the setting has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Aggregated => "aggregated",
+            Self::PipelineParallel => "pipeline-parallel",
+            Self::ExpertParallel => "expert-parallel",
+            Self::Disaggregated => "disaggregated",
+            Self::EncodeApart => "e-pd",
+            Self::AllApart => "e-p-d",
+        }
+    }
+
+    /// Does one replica take several nodes?
+    pub fn many_nodes(self) -> bool {
+        matches!(self, Self::PipelineParallel | Self::ExpertParallel)
+    }
+
+    /// Are prompts and answers computed by different workers?
+    pub fn splits_prefill(self) -> bool {
+        matches!(self, Self::Disaggregated | Self::AllApart)
+    }
+
+    /// Are pictures encoded by workers of their own?
+    pub fn splits_encode(self) -> bool {
+        matches!(self, Self::EncodeApart | Self::AllApart)
+    }
+
+    /// The forms that it has.
+    pub fn forms(self) -> Vec<Form> {
+        Form::ALL.into_iter().filter(|form| refusal(self, *form).is_none()).collect()
+    }
+
+    /// The form of `auto`, and why.
+    pub fn form(self) -> (Form, &'static str) {
+        if self.many_nodes() {
+            (Form::Lws, "a replica is a group of pods, which a LeaderWorkerSet starts, counts and replaces together")
+        } else {
+            (Form::Deployments, "each pod is a whole worker on one node, which needs no controller beyond Kubernetes' own")
+        }
+    }
+}
+
+impl Form {
+    pub const ALL: [Self; 5] = [Self::Deployments, Self::Lws, Self::DgdV1alpha1, Self::DgdV1beta1, Self::DgdGrove];
+
+    /// As the setting has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Deployments => "deployments",
+            Self::Lws => "lws",
+            Self::DgdV1alpha1 => "dgd-v1alpha1",
+            Self::DgdV1beta1 => "dgd-v1beta1",
+            Self::DgdGrove => "dgd-grove",
+        }
+    }
+
+    /// Does Dynamo's operator make the pods?
+    pub fn by_operator(self) -> bool {
+        matches!(self, Self::DgdV1alpha1 | Self::DgdV1beta1 | Self::DgdGrove)
+    }
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+const NO_RANKS: &str = "a Deployment's pods are all alike: none knows its rank in a group or the address of the first";
+const NO_GROUP: &str = "each worker is one pod: a group of one pod needs no LeaderWorkerSet, and would restart for nothing";
+const NO_ENCODE: &str = "Dynamo's own encode worker knows no Nemotron model (up to 1.6.1: Qwen-VL and LLaVA-1.5 only), and nothing sends pictures to vLLM's own first";
+
+/// **The table**: which topology is written in which form. An empty cell is one that exists; the others say why not.
+/// README.md shows it; a test holds the two equal.
+const TABLE: [(Topology, [&str; 5]); 6] = [
+    //                               deployments  lws       dgd-v1alpha1  dgd-v1beta1  dgd-grove
+    (Topology::Aggregated, /*      */ ["", /*   */ NO_GROUP, "", /*     */ "", /*     */ ""]),
+    (Topology::PipelineParallel, /**/ [NO_RANKS, "", /*   */ "", /*     */ "", /*     */ ""]),
+    (Topology::ExpertParallel, /*  */ [NO_RANKS, "", /*   */ "", /*     */ "", /*     */ ""]),
+    (Topology::Disaggregated, /*   */ ["", /*   */ NO_GROUP, "", /*     */ "", /*     */ ""]),
+    (Topology::EncodeApart, [NO_ENCODE; 5]),
+    (Topology::AllApart, [NO_ENCODE; 5]),
+];
+
+/// Why there is no such form of the topology; `None`: there is one.
+pub fn refusal(topology: Topology, form: Form) -> Option<&'static str> {
+    let row = TABLE.iter().find(|(row, _)| *row == topology);
+    let column = Form::ALL.iter().position(|column| *column == form);
+    row.zip(column).map(|((_, cells), column)| cells[column]).filter(|why| !why.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_settings_have() {
+        for topology in Topology::ALL {
+            assert_eq!(serde_json::to_value(topology).unwrap(), topology.name());
+        }
+        for form in Form::ALL {
+            assert_eq!(serde_json::to_value(FormSetting::As(form)).unwrap(), form.name());
+            assert_eq!(serde_json::from_value::<FormSetting>(form.name().into()).unwrap(), FormSetting::As(form));
+        }
+        assert_eq!(serde_json::from_value::<FormSetting>("auto".into()).unwrap(), FormSetting::Auto);
+    }
+
+    #[test]
+    fn the_form_of_auto_exists() {
+        for topology in Topology::ALL.into_iter().filter(|topology| !topology.forms().is_empty()) {
+            assert_eq!(refusal(topology, topology.form().0), None, "{topology}");
+        }
+    }
+}

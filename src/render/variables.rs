@@ -1,0 +1,120 @@
+//! The containers' variables, each with its reason.
+
+use super::component::{Because, Variable, field, variable, variables};
+use super::engine;
+use crate::config::{Form, Part, Role, Spec};
+
+/// The pod's interface, as the VPC CNI names it.
+const INTERFACE: &str = "eth0";
+
+/// Of an engine's container.
+pub(super) fn engine(spec: &Spec, form: Form, part: &Part, startup_s: u64) -> Vec<Because<Variable>> {
+    let mut env = Vec::new();
+    if form.by_operator() {
+        env.push(variables("The pod's address; the operator sets the rest of what the pod knows of itself.", [field("POD_IP", "status.podIP")]));
+    } else {
+        env.push(identity());
+        env.push(variables(
+            "By these the frontend finds the workers of this deployment.",
+            [variable("DYN_NAMESPACE", &spec.name), variable("DYN_COMPONENT", component(part)), variable("DYN_DISCOVERY_BACKEND", "kubernetes")],
+        ));
+    }
+    env.push(variables("What it tells the others to connect to.", [variable("DYN_TCP_RPC_HOST", "$(POD_IP)"), variable("DYN_EVENT_PLANE_HOST", "$(POD_IP)")]));
+    if !form.by_operator() {
+        env.push(variables(
+            "/live and /health answer 200 only once the engine takes requests.",
+            [
+                variable("DYN_SYSTEM_ENABLED", "true"),
+                variable("DYN_SYSTEM_PORT", "9090"),
+                variable("DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS", r#"["generate"]"#),
+                variable("DYN_HEALTH_CHECK_ENABLED", "false"),
+            ],
+        ));
+    }
+    env.push(variables("The weights are on the shared volume: a wrong path must fail, not download.", [variable("HF_HUB_OFFLINE", "1")]));
+    if spec.sees_pictures() {
+        env.push(variables(
+            "Who may send a picture's address may not make the pod read the node's credentials: no address inside the VPC, no metadata address.",
+            [variable("DYN_MM_ALLOW_INTERNAL", "0")],
+        ));
+    }
+    env.push(variables(
+        "The first derives from the time that the load may take, as the startup probe does: the shortest of them decides. The second allows for kernels that are compiled in a step.",
+        [variable("VLLM_ENGINE_READY_TIMEOUT_S", startup_s), variable("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", "1800")],
+    ));
+    env.extend(network(spec, part));
+    for flags in engine::own_flags(spec).filter(|flags| !flags.env.is_empty()) {
+        env.push(Because { reason: engine::own_reason(flags), lines: flags.env.iter().map(|(name, value)| variable(name, value)).collect() });
+    }
+    env
+}
+
+/// Of the frontend's container.
+pub(super) fn frontend(spec: &Spec, form: Form) -> Vec<Because<Variable>> {
+    let offline = variables("Everything is on the shared volume or comes from the worker.", [variable("HF_HUB_OFFLINE", "1")]);
+    if form.by_operator() {
+        return vec![variables("What it tells the others to connect to.", [field("POD_IP", "status.podIP"), variable("DYN_EVENT_PLANE_HOST", "$(POD_IP)")]), offline];
+    }
+    vec![
+        identity(),
+        variables(
+            "By these it finds the workers of this deployment.",
+            [variable("DYN_NAMESPACE", &spec.name), variable("DYN_COMPONENT", "frontend"), variable("DYN_DISCOVERY_BACKEND", "kubernetes")],
+        ),
+        variables("What it tells the others to connect to.", [variable("DYN_EVENT_PLANE_HOST", "$(POD_IP)")]),
+        offline,
+    ]
+}
+
+fn identity() -> Because<Variable> {
+    variables(
+        "Discovery in Kubernetes is by pod: each writes its own record, which goes with it.",
+        [field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_UID", "metadata.uid"), field("POD_IP", "status.podIP")],
+    )
+}
+
+/// As dynamo.vllm registers.
+fn component(part: &Part) -> &'static str {
+    if part.role == Role::Prefill { "prefill" } else { "backend" }
+}
+
+fn network(spec: &Spec, part: &Part) -> Vec<Because<Variable>> {
+    let mut env = vec![
+        variables(
+            "EFA by libfabric and NCCL's OFI plugin (reference deployment on p5en; the tuner belongs to the plugin).",
+            [
+                variable("FI_PROVIDER", "efa"),
+                variable("FI_EFA_USE_DEVICE_RDMA", "1"),
+                variable("FI_EFA_FORK_SAFE", "1"),
+                variable("FI_HMEM_CUDA_USE_DMABUF", "1"),
+                variable("NCCL_NET_PLUGIN", "ofi"),
+                variable("NCCL_TUNER_PLUGIN", "ofi"),
+                variable("NCCL_NVLS_ENABLE", "0"),
+                variable("NCCL_CUMEM_ENABLE", "1"),
+            ],
+        ),
+        variables("Not the interface of EKS Pod Identity: NCCL has picked it and failed.", [variable("NCCL_SOCKET_IFNAME", "^lo,docker,veth,eni,pod-id-link0")]),
+        variables("Gloo takes one name and no list, and would take loopback: the pod's interface, as the VPC CNI calls it.", [variable("GLOO_SOCKET_IFNAME", INTERFACE)]),
+    ];
+    if part.nodes > 1 {
+        env.push(variables(
+            "Between nodes EFA or nothing: when the plugin does not load, NCCL would go over TCP and only be slow. The name is that of aws-ofi-nccl from 1.16 on.",
+            [variable("NCCL_NET", "Libfabric")],
+        ));
+    }
+    if spec.serve.topology.splits_prefill() {
+        env.push(variables(
+            "Where decode workers ask a prefill worker for the place of its blocks: the address of the pod, which loopback is not.",
+            [variable("VLLM_NIXL_SIDE_CHANNEL_HOST", "$(POD_IP)")],
+        ));
+        env.push(variables(
+            "NIXL's way over EFA: one rail for each GPU's transfers, and no shortcut through shared memory, which other pods do not have (reference deployment).",
+            [variable("FI_EFA_ENABLE_SHM_TRANSFER", "0"), variable("NIXL_LIBFABRIC_MAX_RAILS", "1")],
+        ));
+        env.push(variables("What UCX still carries goes over the pod's interface; unset, it tries every card of the node.", [variable("UCX_NET_DEVICES", INTERFACE)]));
+        if spec.is_hybrid() {
+            env.push(variables("The layout of Mamba states that the NIXL connector can move.", [variable("VLLM_SSM_CONV_STATE_LAYOUT", "DS")]));
+        }
+    }
+    env
+}
