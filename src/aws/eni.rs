@@ -1,9 +1,9 @@
 //! The network side of EC2: zones, the interfaces that a type takes, and what keeps a VPC from being deleted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aws_sdk_ec2::Client;
-use aws_sdk_ec2::types::{Filter, InstanceStateName, NatGatewayState, NetworkInterfaceStatus};
+use aws_sdk_ec2::types::{Filter, InstanceStateName, NatGatewayState, NetworkInterfaceStatus, Tag};
 
 use super::{Answer, Aws};
 use crate::error::ServiceError;
@@ -14,12 +14,23 @@ const SERVICE: &str = "ec2";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
     pub id: String,
-    /// Nothing holds it: it may be deleted.
+    /// Nothing holds it: it can be deleted.
     pub available: bool,
     /// What it says of itself: `ELB net/…`, `Amazon EKS nemo`.
     pub description: String,
     /// Who made it, where that is a service.
     pub requester: String,
+    /// A service made it and manages it.
+    pub managed: bool,
+    pub tags: BTreeMap<String, String>,
+}
+
+/// A security group in a VPC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    pub id: String,
+    pub name: String,
+    pub tags: BTreeMap<String, String>,
 }
 
 /// An availability zone.
@@ -104,22 +115,33 @@ impl Network {
                 id: interface.network_interface_id.unwrap_or_default(),
                 description: interface.description.unwrap_or_default(),
                 requester: interface.requester_id.unwrap_or_default(),
+                managed: interface.requester_managed.unwrap_or_default(),
+                tags: tags(interface.tag_set),
             }));
         }
         Ok(found)
     }
 
-    /// Deletes an interface that nothing holds. Gone already, or held again, is no error.
-    pub async fn delete_interface(&self, id: &str) -> Result<(), ServiceError> {
-        let answer = self.0.delete_network_interface().network_interface_id(id).send().await;
-        answer.or_none(SERVICE, "DeleteNetworkInterface", &["InvalidNetworkInterfaceID.NotFound", "InvalidNetworkInterface.InUse", "InvalidParameterValue"]).map(drop)
+    /// Deletes an interface that nothing holds. `false`: it is held again, or only the service that made it may delete it.
+    pub async fn delete_interface(&self, id: &str) -> Result<bool, ServiceError> {
+        match self.0.delete_network_interface().network_interface_id(id).send().await.answer(SERVICE, "DeleteNetworkInterface") {
+            Err(error) if error.is(&["InvalidNetworkInterfaceID.NotFound"]) => Ok(true),
+            Err(error) if error.is(&["InvalidNetworkInterface.InUse", "InvalidParameterValue", "OperationNotPermitted"]) => Ok(false),
+            answer => answer.map(|_| true),
+        }
     }
 
-    /// Security groups in the VPC that Kubernetes or EKS made for the cluster of that name.
-    pub async fn cluster_groups(&self, vpc: &str, cluster: &str) -> Result<Vec<String>, ServiceError> {
-        let call = self.0.describe_security_groups().filters(filter("vpc-id", vpc)).filters(filter(&format!("tag:kubernetes.io/cluster/{cluster}"), "owned"));
-        let groups = call.send().await.answer(SERVICE, "DescribeSecurityGroups")?.security_groups.unwrap_or_default();
-        Ok(groups.into_iter().filter_map(|group| group.group_id).collect())
+    /// All security groups in the VPC but the default one, which goes with it.
+    pub async fn groups(&self, vpc: &str) -> Result<Vec<Group>, ServiceError> {
+        let mut pages = self.0.describe_security_groups().filters(filter("vpc-id", vpc)).into_paginator().send();
+        let mut found = Vec::new();
+        while let Some(page) = pages.next().await {
+            let groups = page.answer(SERVICE, "DescribeSecurityGroups")?.security_groups.unwrap_or_default();
+            let group =
+                |group: aws_sdk_ec2::types::SecurityGroup| Group { id: group.group_id.unwrap_or_default(), name: group.group_name.unwrap_or_default(), tags: tags(group.tags) };
+            found.extend(groups.into_iter().map(group).filter(|group| group.name != "default"));
+        }
+        Ok(found)
     }
 
     /// Deletes a security group. `false`: something still uses it.
@@ -134,6 +156,10 @@ impl Network {
 
 fn count(number: Option<i32>) -> u32 {
     number.and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
+}
+
+fn tags(tags: Option<Vec<Tag>>) -> BTreeMap<String, String> {
+    tags.into_iter().flatten().map(|tag| (tag.key.unwrap_or_default(), tag.value.unwrap_or_default())).collect()
 }
 
 fn filter(name: &str, value: &str) -> Filter {

@@ -156,10 +156,13 @@ async fn last_words(client: &Client, namespace: &str, selector: &LabelSelector) 
     Ok(format!(": pod {} ended with {}{}", pod.name_any(), exit(ended), quoted(&lines)))
 }
 
+/// The pods of a workload. One that is being deleted says nothing about those that take its place.
 async fn list(client: &Client, namespace: &str, selector: &LabelSelector) -> Result<Vec<Pod>, ServiceError> {
     let labels: Vec<String> = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}")).collect();
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    Ok(api.list(&ListParams::default().labels(&labels.join(","))).await.answer("LIST pods")?.items)
+    let mut pods = api.list(&ListParams::default().labels(&labels.join(","))).await.answer("LIST pods")?.items;
+    pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+    Ok(pods)
 }
 
 /// Why the pods of a workload are not ready, by the first that is not.

@@ -23,6 +23,7 @@ mod stack;
 pub mod storage;
 pub mod system_nodes;
 pub mod test;
+mod vpc;
 pub mod weights;
 mod weights_job;
 #[cfg(test)]

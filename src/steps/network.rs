@@ -8,6 +8,7 @@ use super::Deps;
 use super::cidr::{Block, MOST_ZONES};
 use super::facts::{NetworkFacts, Subnet};
 use super::stack::{self, Stacks, Wanted};
+use super::vpc::Vpc;
 use crate::aws::cloudformation::{CloudFormation, Stack};
 use crate::aws::eni::{self, Zone};
 use crate::engine::step::{Cx, Digest, Need, OnChange, Seen, Step, StepId, table_of};
@@ -83,44 +84,25 @@ impl Network {
         self.stacks(cx).ensure(&self.wanted(cloudformation::nat(&values)?, "nat"), OnChange::Refuse).await.map(drop)
     }
 
-    /// Takes away what services left in our VPC and nobody holds; says who holds the rest.
-    async fn unblock(&self, cx: &Cx, vpc: &str) -> anyhow::Result<Vec<String>> {
-        let ec2 = eni::Network::new(&self.deps.aws);
-        let mut held = Vec::new();
-        for interface in ec2.interfaces(vpc).await? {
-            if interface.available {
-                cx.note(format!("network interface {} ({}) was left behind: deleted", interface.id, interface.description));
-                ec2.delete_interface(&interface.id).await?;
-            } else {
-                held.push(format!("network interface {} is held by {} ({})", interface.id, owner(&interface.requester, &interface.description), interface.description));
-            }
-        }
-        for group in ec2.cluster_groups(vpc, &self.deps.spec.name).await? {
-            match ec2.delete_group(&group).await? {
-                true => cx.note(format!("security group {group} was left behind by the cluster: deleted")),
-                false => held.push(format!("security group {group} is still used")),
-            }
-        }
-        Ok(held)
-    }
-
-    /// What a service still keeps in the VPC is taken away first, and once more when it blocked the deletion.
+    /// What a service still keeps in the VPC is taken away first, and once more when it blocked the deletion. What others made is theirs.
     async fn remove_network(&self, cx: &Cx, network: &Stack) -> anyhow::Result<()> {
-        let Some(vpc) = network.outputs.get("VpcId").cloned().or_else(|| cx.facts_of::<NetworkFacts>(StepId::Network).ok().map(|facts| facts.vpc_id)).filter(|vpc| !vpc.is_empty())
+        let Some(id) = network.outputs.get("VpcId").cloned().or_else(|| cx.facts_of::<NetworkFacts>(StepId::Network).ok().map(|facts| facts.vpc_id)).filter(|vpc| !vpc.is_empty())
         else {
             return self.stacks(cx).remove(&network.name).await;
         };
-        self.unblock(cx, &vpc).await?;
+        let vpc = Vpc { cx, id: &id, service: eni::Network::new(&self.deps.aws), deployment: &self.deps.spec.name, stack: network };
+        let held = vpc.unblock().await?;
+        if !held.of_others.is_empty() {
+            // The deletion could not end, and would take gateway and routes from under them.
+            return Err(held.conflict(&id).into());
+        }
         let Err(first) = self.stacks(cx).remove(&network.name).await else { return Ok(()) };
         if cx.stop.is_cancelled() {
             return Err(first);
         }
-        let held = self.unblock(cx, &vpc).await?;
+        let held = vpc.unblock().await?;
         cx.note(format!("stack {} could not be deleted: {first:#}; trying once more", network.name));
-        self.stacks(cx).remove(&network.name).await.map_err(|error| match held.is_empty() {
-            true => error,
-            false => error.context(fail(Kind::Conflict, held.join("; ")).hint("remove what holds them (a Service of type LoadBalancer?), then run nemo cleanup again")),
-        })
+        self.stacks(cx).remove(&network.name).await.map_err(|error| if held.is_empty() { error } else { error.context(held.conflict(&id)) })
     }
 }
 
@@ -201,13 +183,6 @@ fn share(facts: &NetworkFacts) -> anyhow::Result<toml::Table> {
     let mut table = table_of(facts)?;
     table.retain(|_, value| value.as_str().is_none_or(|text| !text.is_empty()) && value.as_array().is_none_or(|list| !list.is_empty()));
     Ok(table)
-}
-
-/// Who holds an interface, as far as it says so.
-fn owner(requester: &str, description: &str) -> String {
-    let known = [("ELB ", "a load balancer"), ("Amazon EKS", "the EKS control plane"), ("NAT Gateway", "a NAT gateway"), ("FSx", "an FSx file system")];
-    let known = known.iter().find(|(mark, _)| description.contains(mark)).map(|(_, owner)| (*owner).to_owned());
-    known.unwrap_or_else(|| if requester.is_empty() { "somebody".into() } else { requester.to_owned() })
 }
 
 fn output(stack: &Stack, key: &str) -> anyhow::Result<String> {

@@ -87,10 +87,15 @@ impl Weights {
     async fn look(&self, cx: &Cx) -> anyhow::Result<Seen> {
         let Some(ground) = self.ground(cx)? else { return Ok(Seen::Unreachable) };
         let job = self.job(&ground);
-        let (noted, standing) = futures::try_join!(job.noted(&self.deps.spec.name), job.standing())?;
+        let left = self.objects(TOKEN);
+        let (noted, standing, token) = futures::try_join!(async { Ok(job.noted(&self.deps.spec.name).await?) }, async { Ok(job.standing().await?) }, left.existing(cx))?;
         Ok(match noted {
             Note::Foreign(what) => Seen::Foreign { what },
             // A note about another file system is about files that are gone.
+            // A kill between the note and the removal.
+            Note::Made { ref filesystem, .. } if *filesystem == ground.filesystem.id && !token.is_empty() => {
+                Seen::Pending { what: format!("the hub's token is still in Secret {}", token[0].id) }
+            }
             Note::Made { inputs, filesystem, facts } if filesystem == ground.filesystem.id => Seen::Ready { inputs: Some(inputs), facts: table_of(&facts)? },
             Note::Made { .. } | Note::Absent => match standing {
                 Readiness::Absent => Seen::Absent,
@@ -201,6 +206,13 @@ impl Step for Weights {
         };
         let wait = self.deps.spec.wait.job;
         let job = self.job(&ground);
+        if let Note::Made { inputs, filesystem, facts } = job.noted(&self.deps.spec.name).await?
+            && (inputs, filesystem) == (self.inputs(), ground.filesystem.id.clone())
+        {
+            // All but the last was done before a kill.
+            self.objects(TOKEN).remove(cx, wait).await?;
+            return table_of(&facts);
+        }
         let documents = self.documents(cx, &ground)?;
         let standing = k8s::apply::look(&ground.client, &documents).await?;
         if standing.contains(&Live::Differs) || matches!(job.standing().await?, Readiness::Failed(_)) {

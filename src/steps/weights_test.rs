@@ -233,6 +233,19 @@ async fn made_once_and_the_token_is_there_only_as_long_as_it_is_needed() {
 }
 
 #[tokio::test]
+async fn a_token_that_a_kill_left_behind_is_seen_and_taken_away() {
+    let world = World::new();
+    world.up(Pod::Ends).await.1.unwrap();
+    let labels = json!({"app.kubernetes.io/managed-by": "nemo", "nemo.dev/deployment": "nemo", "nemo.dev/step": "weights"});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub-token", "namespace": "nemo", "labels": labels}});
+    world.server.lock().unwrap().objects.insert(format!("{CORE}/secrets/hub-token"), secret);
+    let (verdict, ended, writes) = world.up(Pod::Ends).await;
+    assert_eq!((verdict.as_str(), ended.unwrap().bytes), ("wait", 7));
+    assert_eq!(writes, ["DELETE secrets/hub-token"]);
+    assert_eq!(world.up(Pod::Ends).await.0, "keep");
+}
+
+#[tokio::test]
 async fn another_revision_is_fetched_by_another_job_and_a_new_file_system_is_empty() {
     let mut world = World::new();
     world.up(Pod::Ends).await.1.unwrap();

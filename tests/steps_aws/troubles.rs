@@ -90,6 +90,38 @@ async fn what_blocks_the_network_is_removed_or_named() {
     assert_eq!(ours.existing(&ALL).await, []);
 }
 
+/// An interface or a security group that somebody made in our VPC stays, and is named with its tags; the rest of the deployment goes.
+#[tokio::test]
+async fn what_others_made_in_the_network_stays_and_is_named() {
+    let emulator = Emulator::start(FACTOR, None).await;
+    let ours = Deployment::new(&emulator, "nemo").await;
+    let (facts, _) = ours.up(StepId::Network).await.expect("a network");
+    ours.up(StepId::Cluster).await.expect("a cluster");
+    let ec2 = aws_sdk_ec2::Client::new(&emulator.sdk().await);
+    let subnet = facts["private_subnets"][0]["id"].as_str().unwrap();
+    let tag = aws_sdk_ec2::types::Tag::builder().key("owner").value("bob").build();
+    let tags = |kind| aws_sdk_ec2::types::TagSpecification::builder().resource_type(kind).tags(tag.clone()).build();
+    let call = ec2.create_network_interface().subnet_id(subnet).description("for later").tag_specifications(tags(aws_sdk_ec2::types::ResourceType::NetworkInterface));
+    let interface = call.send().await.expect("an interface").network_interface.unwrap().network_interface_id.unwrap();
+    let call = ec2.create_security_group().group_name("bobs").description("bob's").vpc_id(facts["vpc_id"].as_str().unwrap());
+    let group = call.tag_specifications(tags(aws_sdk_ec2::types::ResourceType::SecurityGroup)).send().await.expect("a group").group_id.unwrap();
+    let failures = ours.remove(&ALL).await;
+    let [failure] = failures.as_slice() else { panic!("{failures:?}") };
+    assert_eq!((failure.kind, failure.step), (Kind::Conflict, Some("network")), "{}", failure.message);
+    for words in [interface.as_str(), "for later", group.as_str(), "bobs", "owner=bob"] {
+        assert!(failure.message.contains(words), "{words}: {}", failure.message);
+    }
+    assert!(ours.existing(&[StepId::Cluster]).await.is_empty(), "the cleanup went on");
+    ec2.delete_network_interface().network_interface_id(&interface).send().await.expect("it is still there");
+    let failures = ours.remove(&ALL).await;
+    let [failure] = failures.as_slice() else { panic!("{failures:?}") };
+    assert!(failure.kind == Kind::Conflict && failure.message.contains(&group) && !failure.message.contains(&interface), "{}", failure.message);
+    ec2.delete_security_group().group_id(&group).send().await.expect("it is still there");
+    let failures = ours.remove(&ALL).await;
+    assert!(failures.is_empty(), "{failures:?}");
+    assert_eq!(ours.existing(&ALL).await, []);
+}
+
 /// A rule of a moment ago is not yet seen by FSx: tried again, and said so.
 #[tokio::test]
 async fn a_security_group_that_is_not_yet_known_is_waited_for() {

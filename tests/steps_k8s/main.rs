@@ -136,6 +136,13 @@ async fn a_worker_that_crashes_is_told_with_its_last_lines() {
     deployment.api.put("/api/v1/namespaces/nemo/pods/vllm-worker-1/log", json!("ValueError: no such model"));
     let Verdict::Update { why } = deployment.verdict(StepId::Serve).await else { panic!("it is broken") };
     assert!(why.contains("vllm-worker-1 crashes (exit code 1, 3 restarts)") && why.contains("no such model"), "{why}");
+    // The cause is mended and the pod on its way out: its last words are no news of the one to come.
+    let path = "/api/v1/namespaces/nemo/pods/vllm-worker-1";
+    let mut pod = deployment.api.get(path).unwrap();
+    pod["metadata"]["deletionTimestamp"] = json!("2026-11-30T12:00:00Z");
+    deployment.api.put(path, pod);
+    let Verdict::Wait { why } = deployment.verdict(StepId::Serve).await else { panic!("it comes") };
+    assert!(!why.contains("crashes"), "{why}");
 }
 
 #[tokio::test]
