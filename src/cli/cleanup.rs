@@ -55,7 +55,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
 }
 
 async fn clean(session: &Session, args: &Args) -> Result<Answer, Failure> {
-    let (_, mut walk) = session.noted_walk()?;
+    let (_, mut walk) = session.noted_walk().await?;
     let selected: BTreeSet<StepId> = match args.from {
         None => StepId::ALL.into(),
         Some(step) => StepId::ALL.into_iter().filter(|other| walk.up_to(*other).contains(&step)).collect(),
@@ -74,7 +74,7 @@ async fn clean(session: &Session, args: &Args) -> Result<Answer, Failure> {
         _ => ui::say(session.manner, format!("this stays:\n{}", ui::resources(&stays))),
     }
     if !args.yes {
-        ui::confirm("Remove it?")?;
+        ui::confirm(session.manner, "Remove it?", &session.stop).await?;
     }
     let mut failures = walk.remove(&selected).await;
     if selected.contains(&StepId::Cluster) && !walk.state.steps.contains_key(&StepId::Cluster) {

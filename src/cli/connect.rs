@@ -57,7 +57,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
 
 /// The client and where the frontend is: by the notes, or with lost notes by looking.
 async fn find(session: &Session) -> Result<(kube::Client, ServeFacts), Failure> {
-    let (deps, mut walk) = session.noted_walk()?;
+    let (deps, mut walk) = session.noted_walk().await?;
     if walk.facts.table(StepId::Serve).is_none() {
         let steps = walk.up_to(StepId::Serve);
         walk.plan(&steps).await?;

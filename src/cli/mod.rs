@@ -11,6 +11,7 @@ mod config;
 mod connect;
 mod explain;
 mod fit;
+mod hints;
 mod image;
 mod lint;
 mod plan;
@@ -183,7 +184,7 @@ pub fn main() -> ExitCode {
     };
     match runtime.block_on(run(cli.command, &cli.global)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => end(&failure, cli.global.output),
+        Err(failure) => end(&hints::for_deployment(failure, &cli.global), cli.global.output),
     }
 }
 

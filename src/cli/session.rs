@@ -7,7 +7,7 @@ use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 
 use super::{Global, Settings};
-use crate::aws::Aws;
+use crate::aws::{self, Aws};
 use crate::check::{self, Report};
 use crate::config::{self, Pins, Spec};
 use crate::engine::event::Events;
@@ -50,7 +50,11 @@ impl Session {
         let place = Place::new(&folder, &spec.name);
         let lock = if access == Access::Write { Some(place.lock()?) } else { None };
         let noted = place.read()?;
+        let hub_token = hub_token()?;
         let aws = Aws::load(&spec.region).await?;
+        if let Some(noted) = &noted {
+            is_of(noted, &spec.name, &aws.region, &place.path("toml"))?;
+        }
         let (events, receiver) = Events::new();
         let log = (access == Access::Write).then(|| place.path("log"));
         let listening = ui::listen(manner, receiver, log);
@@ -63,7 +67,7 @@ impl Session {
             .connect_timeout(std::time::Duration::from_secs(10))
             .build()
             .context("starting the HTTP client")?;
-        Ok(Self { manner, spec, aws, http, hub_token: hub_token(), place, noted, events, stop, listening, _lock: lock })
+        Ok(Self { manner, spec, aws, http, hub_token, place, noted, events, stop, listening, _lock: lock })
     }
 
     /// What was resolved when the deployment was planned; nothing if it never was.
@@ -79,18 +83,26 @@ impl Session {
     pub async fn check(&self) -> Result<(Report, Pins), Failure> {
         let pins = self.pins()?;
         let questions = check::Inputs { spec: &self.spec, aws: &self.aws, http: &self.http, hub_token: self.hub_token.as_ref(), pins: pins.as_ref() };
-        let (report, pins) = check::run(questions).await;
-        if let (Some(state), Some(account)) = (&self.noted, &report.account)
-            && state.account != *account
-        {
-            return Err(fail(
-                Kind::Credentials,
-                format!("the deployment {:?} was made in account {}, and these credentials are of account {account}", self.spec.name, state.account),
-            )
-            .hint("use the credentials of that account, or another --name")
-            .into());
+        let (report, pins) = tokio::select! {
+            answered = check::run(questions) => answered,
+            () = self.stop.cancelled() => return Err(Failure::new(Kind::Interrupted, "stopped while checking: nothing was done")),
+        };
+        if let Some(account) = &report.account {
+            self.same_account(account)?;
         }
         Ok((report, pins))
+    }
+
+    /// Refuses credentials of another account than the notes are about: there nothing of ours would be found, and all of it taken for gone.
+    fn same_account(&self, account: &str) -> Result<(), Failure> {
+        match &self.noted {
+            Some(state) if state.account != account => {
+                Err(fail(Kind::Credentials, format!("the deployment {:?} was made in account {}, and these credentials are of account {account}", self.spec.name, state.account))
+                    .hint("use the credentials of that account, or another --name")
+                    .into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The walk with these pins.
@@ -102,10 +114,14 @@ impl Session {
         Ok((deps, walk))
     }
 
-    /// The walk by the notes alone, for commands that ask no question of the check.
-    pub fn noted_walk(&self) -> Result<(Arc<Deps>, Walk), Failure> {
-        let account = self.noted.as_ref().map(|state| state.account.clone()).unwrap_or_default();
-        self.walk(self.pins()?.unwrap_or_default(), &account)
+    /// The walk by the notes alone, for commands that ask no other question of the check than whose credentials these are.
+    pub async fn noted_walk(&self) -> Result<(Arc<Deps>, Walk), Failure> {
+        let identity = tokio::select! {
+            identity = aws::sts::identity(&self.aws) => identity.map_err(anyhow::Error::new)?,
+            () = self.stop.cancelled() => return Err(Failure::new(Kind::Interrupted, "stopped: nothing was done")),
+        };
+        self.same_account(&identity.account)?;
+        self.walk(self.pins()?.unwrap_or_default(), &identity.account)
     }
 
     /// Waits until everything that was said is shown. The walk must be gone by then: it holds a sender.
@@ -131,14 +147,33 @@ pub fn inputs(global: &Global, settings: &Settings) -> Result<config::Inputs, Fa
     Ok(config::Inputs { working_folder, file: global.config.clone(), env, flags })
 }
 
-/// `HF_TOKEN`, or the file where `hf auth login` puts it.
-fn hub_token() -> Option<Secret> {
+/// Notes about another deployment or region are refused: with them, what is elsewhere would be taken for gone.
+fn is_of(noted: &State, name: &str, region: &str, path: &Path) -> Result<(), Failure> {
+    if noted.deployment != name {
+        let message = format!("{} is about the deployment {:?}, and this is {name:?}", path.display(), noted.deployment);
+        return Err(fail(Kind::Config, message).hint(format!("move the file away, or use --name {}", noted.deployment)).into());
+    }
+    if noted.region != region {
+        let message = format!("the deployment {name:?} was made in {}, and the region is {region} now", noted.region);
+        return Err(fail(Kind::Config, message).hint(format!("--region {}, or another --name", noted.region)).into());
+    }
+    Ok(())
+}
+
+/// `HF_TOKEN`, or the file where `hf auth login` puts it. One that no header can carry is refused, without being shown.
+fn hub_token() -> Result<Option<Secret>, Failure> {
     let var = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let file = var("HF_TOKEN_PATH")
         .map(PathBuf::from)
         .or_else(|| var("HF_HOME").map(|home| Path::new(&home).join("token")))
         .or_else(|| var("HOME").map(|home| Path::new(&home).join(".cache/huggingface/token")));
-    var("HF_TOKEN").or_else(|| std::fs::read_to_string(file?).ok().filter(|token| !token.trim().is_empty())).map(|token| Secret::new(token.trim()))
+    let Some(token) = var("HF_TOKEN").or_else(|| std::fs::read_to_string(file?).ok().filter(|token| !token.trim().is_empty())) else { return Ok(None) };
+    if !token.trim().chars().all(|letter| letter.is_ascii_graphic()) {
+        return Err(fail(Kind::Credentials, "the Hugging Face token holds a space, a line break or another character that no token has")
+            .hint("look at HF_TOKEN, or sign in anew: hf auth login")
+            .into());
+    }
+    Ok(Some(Secret::new(token.trim())))
 }
 
 /// Ctrl-C once: finish the call in flight, note it, and say what exists. Twice: leave at once.
@@ -158,10 +193,13 @@ fn stop_on_signal(stop: CancellationToken, manner: Manner) {
 }
 
 async fn signal() -> bool {
-    let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else { return false };
+    use tokio::signal::unix::{SignalKind, signal};
+    // A terminal that goes away must not cost the note about the call in flight either.
+    let (Ok(mut terminate), Ok(mut hangup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else { return false };
     tokio::select! {
         got = tokio::signal::ctrl_c() => got.is_ok(),
         got = terminate.recv() => got.is_some(),
+        got = hangup.recv() => got.is_some(),
     }
 }
 
@@ -169,8 +207,8 @@ async fn signal() -> bool {
 pub fn start_tracing(verbose: u8) {
     let filter = match verbose {
         0 => return,
-        1 => "nemo=debug,aws_smithy_runtime=info,kube=info",
-        _ => "nemo=trace,aws_smithy_runtime::client::orchestrator=debug,kube=debug,reqwest=debug",
+        1 => "aws_smithy_runtime=info,kube=info",
+        _ => "aws_smithy_runtime::client::orchestrator=debug,kube=debug,reqwest=debug",
     };
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().try_init();
 }

@@ -64,7 +64,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
 /// The state of these steps.
 pub async fn show(global: &Global, settings: &Settings, steps: &[StepId]) -> Result<(), Failure> {
     let session = Session::open(global, settings, Access::Read).await?;
-    let (_, mut walk) = session.noted_walk()?;
+    let (_, mut walk) = session.noted_walk().await?;
     let all = steps.iter().copied().collect();
     let (plan, others) = tokio::join!(walk.plan(&all), aws::tagging::deployments(&session.aws));
     let (plan, others) = (plan?, others.map_err(anyhow::Error::new)?);

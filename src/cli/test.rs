@@ -53,7 +53,7 @@ async fn tested(session: &Session) -> Result<Answer, Failure> {
     let mut state = session.noted.clone().ok_or_else(none)?;
     let facts = state.facts();
     let (cluster, serve): (ClusterFacts, ServeFacts) = (facts.get(StepId::Cluster)?, facts.get(StepId::Serve)?);
-    let (deps, walk) = session.noted_walk()?;
+    let (deps, walk) = session.noted_walk().await?;
     drop(walk);
     let started = clock::now();
     let client = deps.kube_of(&cluster)?;

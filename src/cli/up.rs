@@ -82,7 +82,7 @@ async fn walk(session: &Session, go: &Go, selection: &Selection) -> Result<Summa
     if plan.acts() {
         ui::say(session.manner, ui::plan(&plan.planned));
         if !go.yes {
-            ui::confirm("Make this?")?;
+            ui::confirm(session.manner, "Make this?", &session.stop).await?;
         }
     } else {
         ui::say(session.manner, "everything is there: nothing to do");

@@ -75,7 +75,7 @@ async fn status(settings: &Settings, global: &Global) -> Result<(), Failure> {
 }
 
 async fn looked(session: &Session) -> Result<Answer, Failure> {
-    let (deps, mut walk) = session.noted_walk()?;
+    let (deps, mut walk) = session.noted_walk().await?;
     let pin = deps.pins.weights.clone();
     let plan = walk.plan(&[StepId::Weights].into()).await?;
     let verdict = plan.planned.iter().find(|planned| planned.step == StepId::Weights).map(|planned| &planned.verdict);

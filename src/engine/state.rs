@@ -80,8 +80,8 @@ impl State {
     pub fn facts(&self) -> Facts {
         let facts = Facts::default();
         for (step, record) in &self.steps {
-            // A step that was only started knows nothing yet: an empty table would pass for facts.
-            if record.status == Status::Done || !record.facts.is_empty() {
+            // A step that was only started knows nothing yet, and neither do notes that were cut by hand: an empty table would pass for facts.
+            if !record.facts.is_empty() {
                 facts.extend(*step, record.facts.clone());
             }
         }
@@ -113,6 +113,8 @@ impl Place {
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            // What is no text is broken; the rest is the disk's.
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => String::from("\0"),
             Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
         };
         parse(&text).map(Some).map_err(|why| {

@@ -165,9 +165,11 @@ impl Facts {
     /// The facts of a step as a type; the step that is missing is named.
     pub fn get<T: DeserializeOwned>(&self, step: StepId) -> anyhow::Result<T> {
         let table = self.table(step).ok_or_else(|| fail(Kind::Usage, format!("{step} has not been made yet")).hint(format!("nemo up --to {step}")))?;
-        toml::Value::Table(table)
-            .try_into()
-            .map_err(|e| fail(Kind::Config, format!("the state file's facts of {step} are not as this version writes them: {e}")).hint("nemo status").into())
+        toml::Value::Table(table).try_into().map_err(|e| {
+            fail(Kind::Config, format!("the state file's facts of {step} are not as this version writes them: {e}"))
+                .hint("move .nemo/<name>.toml away, or take the table out: `nemo status` finds the deployment again by its tags")
+                .into()
+        })
     }
 
     /// The facts of a step, if there are any.

@@ -103,7 +103,11 @@ impl Walk {
                 let (step, cx) = (self.steps[&id].clone(), self.cx(id, &reports));
                 looking.spawn(async move { (id, step.observe(&cx).await) });
             }
-            let Some(ended) = looking.join_next().await else { break };
+            let ended = tokio::select! {
+                ended = looking.join_next() => ended,
+                () = self.stop.cancelled() => return Err(Failure::new(Kind::Interrupted, "stopped while looking at what is there: nothing was done")),
+            };
+            let Some(ended) = ended else { break };
             let (id, result) = ended.map_err(bug)?;
             let found = result.map_err(|error| Failure::of(Some(id.as_str()), &error))?;
             match &found {

@@ -32,13 +32,29 @@ pub fn path() -> Option<PathBuf> {
 }
 
 /// Enters it and makes it the current context, as `aws eks update-kubeconfig` does. `false`: the file said so already.
+/// Entries of that name that we did not make are left, and told.
 pub fn enter(path: &Path, entry: &Entry) -> anyhow::Result<bool> {
     change(path, |config| {
+        if is_foreign(config, &entry.name) {
+            return Err(fail(Kind::Conflict, format!("{} has a user {} that nemo did not make: it is left as it is", path.display(), entry.name))
+                .hint("rename it, or set KUBECONFIG to another file")
+                .into());
+        }
         put(config, "clusters", &entry.name, "cluster", json!({"server": entry.server, "certificate-authority-data": entry.certificate_authority}));
         put(config, "users", &entry.name, "user", json!({"exec": exec(entry)}));
         let context = json!({"cluster": entry.name, "user": entry.name, "namespace": entry.namespace});
         put(config, "contexts", &entry.name, "context", context);
         config["current-context"] = json!(entry.name);
+        Ok(())
+    })
+}
+
+/// Whether a user of that name signs in by something else than `nemo cluster token`.
+fn is_foreign(config: &Value, name: &str) -> bool {
+    let users = config["users"].as_array().into_iter().flatten();
+    users.filter(|user| user["name"] == name).any(|user| {
+        let arguments = user["user"]["exec"]["args"].as_array().map(Vec::as_slice).unwrap_or_default();
+        !arguments.starts_with(&[json!("cluster"), json!("token")])
     })
 }
 
@@ -48,6 +64,9 @@ pub fn remove(path: &Path, name: &str) -> anyhow::Result<bool> {
         return Ok(false);
     }
     change(path, |config| {
+        if is_foreign(config, name) {
+            return Ok(());
+        }
         for list in ["clusters", "users", "contexts"] {
             if let Some(entries) = config.get_mut(list).and_then(Value::as_array_mut) {
                 entries.retain(|entry| entry["name"] != name);
@@ -56,6 +75,7 @@ pub fn remove(path: &Path, name: &str) -> anyhow::Result<bool> {
         if config["current-context"] == name {
             config["current-context"] = json!("");
         }
+        Ok(())
     })
 }
 
@@ -84,7 +104,7 @@ fn put(config: &mut Value, list: &str, name: &str, key: &str, value: Value) {
 }
 
 /// Reads, changes and replaces the file in one go, under the lock that kubectl uses, too.
-fn change(path: &Path, edit: impl FnOnce(&mut Value)) -> anyhow::Result<bool> {
+fn change(path: &Path, edit: impl FnOnce(&mut Value) -> anyhow::Result<()>) -> anyhow::Result<bool> {
     // A link stays a link: what it points to is replaced.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -92,7 +112,7 @@ fn change(path: &Path, edit: impl FnOnce(&mut Value)) -> anyhow::Result<bool> {
     let _lock = Lock::take(&path)?;
     let before = read(&path)?;
     let mut after = before.clone().unwrap_or_else(|| json!({"apiVersion": "v1", "kind": "Config", "preferences": {}, "clusters": [], "users": [], "contexts": []}));
-    edit(&mut after);
+    edit(&mut after)?;
     if before.as_ref() == Some(&after) {
         return Ok(false);
     }
@@ -179,6 +199,18 @@ mod tests {
         before["current-context"] = json!("");
         assert_eq!(read(&path).unwrap().unwrap(), before);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no lock and no temporary file is left");
+    }
+
+    #[test]
+    fn an_entry_of_our_name_that_is_somebodys_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        let text = OTHERS.replace("work", "nemo.us-east-2");
+        std::fs::write(&path, &text).unwrap();
+        let error = enter(&path, &entry()).unwrap_err();
+        assert!(error.to_string().contains("nemo.us-east-2 that nemo did not make"), "{error}");
+        assert!(!remove(&path, "nemo.us-east-2").unwrap());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
 
     #[test]

@@ -36,7 +36,7 @@ fn write(out: &mut impl Write, failure: &Failure) -> std::io::Result<()> {
             }
         }
         let hourly = Resource::hourly(&failure.left);
-        writeln!(out, "  together ${hourly:.2} an hour, as far as prices are known; `nemo cleanup` removes it")?;
+        writeln!(out, "  together ${hourly:.2} an hour, as far as prices are known")?;
     }
     for hint in &failure.hints {
         writeln!(out, "next: {hint}")?;

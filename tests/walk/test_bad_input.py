@@ -233,3 +233,40 @@ def test_full_disk(world: World) -> None:
     """Lock and log are there; the first note does not fit, so nothing is begun."""
     message = in_small_folder(world, "size=16k", "mkdir .nemo && : > .nemo/nemo.lock && head -c 100000 /dev/zero > fill 2> /dev/null")
     assert "No space left on device" in message
+
+
+def test_notes_of_another_region_or_deployment_are_never_acted_on(world: World, notes: Path) -> None:
+    """Elsewhere nothing of ours is found: that is no proof that nothing is left."""
+    text = 'version = 1\nwritten_by = "0.1.0"\ndeployment = "nemo"\naccount = "123456789012"\nregion = "us-east-2"\n'
+    notes.write_text(text)
+    for words in (["cleanup", "--yes"], ["status"], ["up", "--yes"]):
+        assert "was made in us-east-2" in refused(world, CONFIG, *words, "--region", "us-west-2")
+    notes.write_text(text.replace("123456789012", "999999999999"))
+    for words in (["cleanup", "--yes"], ["status"], ["weights", "status"]):
+        assert "account 999999999999" in refused(world, CREDENTIALS, *words)
+    notes.write_text(text.replace('deployment = "nemo"', 'deployment = "other"'))
+    assert 'about the deployment "other"' in refused(world, CONFIG, "cleanup", "--yes")
+    assert notes.exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "exit_code", "words"),
+    [
+        ("AWS_MAX_ATTEMPTS=0", CONFIG, "AWS_MAX_ATTEMPTS=0"),
+        ("AWS_RETRY_MODE=x", CONFIG, "AWS_RETRY_MODE=x"),
+        ("AWS_ENDPOINT_URL=nope", CONFIG, "AWS_ENDPOINT_URL=nope"),
+        ("AWS_ACCESS_KEY_ID=AKIA\n", CREDENTIALS, "access key id"),
+        ("HF_TOKEN=hf_a\nb", CREDENTIALS, "Hugging Face token"),
+    ],
+)
+def test_environment_that_the_libraries_panic_at(world: World, setting: str, exit_code: int, words: str) -> None:
+    done = world.exec("env", setting, BIN, "status")
+    assert done.returncode == exit_code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert words in done.stderr and "panicked" not in done.stderr
+    assert "hf_a" not in done.stderr
+
+
+def test_an_answer_that_cannot_be_written_is_no_success(world: World) -> None:
+    done = world.exec("sh", "-c", f"{BIN} config schema > /dev/full")
+    assert done.returncode == 17 and "No space left on device" in done.stderr, done.stderr
+    assert world.exec("sh", "-c", f"{BIN} config schema | head -1").returncode == 0
