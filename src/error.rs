@@ -108,6 +108,8 @@ impl ServiceError {
             Kind::Capacity
         } else if self.is(CONFLICT) {
             Kind::Conflict
+        } else if self.is(&["AddressInUse"]) {
+            Kind::LocalIo
         } else {
             Kind::Remote
         }
@@ -143,6 +145,7 @@ impl ServiceError {
             "Unreachable" if self.service == "kubernetes" => {
                 Some("the API server must be reachable from here: look at the cluster's public access, your VPN or proxy, then run the same command")
             }
+            "AddressInUse" => Some("another program has that port: nemo connect --port 0 takes any that is free"),
             "Conflict" if self.service == "kubernetes" => Some("take the change to these fields back, or delete the object: the next run makes it anew"),
             "Unauthorized" if self.service == "kubernetes" => Some("the identity has no access entry in the cluster: use the one that made it, or let its owner add yours"),
             _ => None,

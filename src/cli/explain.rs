@@ -108,7 +108,7 @@ async fn explained(session: &Session, what: Option<&str>) -> Result<Answer, Fail
     };
     let state = session.noted.as_ref().ok_or_else(none)?;
     let cluster: ClusterFacts = state.facts().get(StepId::Cluster).map_err(|_| none())?;
-    let (deps, walk) = session.noted_walk()?;
+    let (deps, walk) = session.noted_walk().await?;
     let client = deps.kube_of(&cluster)?;
     let step = what.and_then(|what| what.parse::<StepId>().ok());
     let namespaces = match step {

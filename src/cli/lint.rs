@@ -59,7 +59,7 @@ async fn live(args: &Args, global: &Global) -> Result<Answer, Failure> {
 async fn objects(session: &Session) -> Result<Vec<serde_json::Value>, Failure> {
     let none = || Failure::from(fail(Kind::Usage, format!("there is no cluster in the notes about {:?} here", session.spec.name)).hint("nemo lint FILE looks at files"));
     let cluster: ClusterFacts = session.noted.as_ref().ok_or_else(none)?.facts().get(StepId::Cluster).map_err(|_| none())?;
-    let (deps, _) = session.noted_walk()?;
+    let (deps, _) = session.noted_walk().await?;
     let found = k8s::told::objects(&deps.kube_of(&cluster)?, &session.spec.serve.namespace).await;
     Ok(found.map_err(anyhow::Error::new)?)
 }

@@ -131,6 +131,18 @@ pub async fn checked_plan(session: &Session, selection: &Selection) -> Result<(W
     look(pins, report.account.as_deref().unwrap_or_default()).await
 }
 
+/// The command that makes the first step that is not done: they are in the order in which people take them.
+fn after(walk: &Walk) -> &'static str {
+    let missing = StepId::ALL.into_iter().find(|step| walk.facts.table(*step).is_none());
+    match missing {
+        Some(StepId::Network | StepId::Cluster) => "nemo cluster create",
+        Some(StepId::Images) => "nemo image push",
+        Some(StepId::Weights) => "nemo weights download",
+        Some(StepId::Serve) => "nemo apply",
+        _ => "nemo up",
+    }
+}
+
 /// What there is at the end of a walk.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Summary {
@@ -167,8 +179,8 @@ impl Summary {
             namespace: facts.namespace,
         });
         let next = match &endpoint {
-            Some(_) => vec![format!("nemo connect{flag}"), format!("nemo status{flag}"), format!("nemo bench{flag}"), format!("nemo cleanup{flag}")],
-            None => vec![format!("nemo status{flag}"), format!("nemo up{flag}"), format!("nemo cleanup{flag}")],
+            Some(_) => vec![format!("nemo connect{flag}"), format!("nemo status{flag}"), format!("nemo bench{flag} --set bench.seed=43"), format!("nemo cleanup{flag}")],
+            None => vec![format!("{}{flag}", after(walk)), format!("nemo status{flag}"), format!("nemo cleanup{flag}")],
         };
         Self {
             kind: "result",

@@ -80,8 +80,8 @@ impl State {
     pub fn facts(&self) -> Facts {
         let facts = Facts::default();
         for (step, record) in &self.steps {
-            // A step that was only started knows nothing yet, and neither do notes that were cut by hand: an empty table would pass for facts.
-            if !record.facts.is_empty() {
+            // A step that was only started knows nothing yet: an empty table would pass for facts.
+            if record.status == Status::Done || !record.facts.is_empty() {
                 facts.extend(*step, record.facts.clone());
             }
         }

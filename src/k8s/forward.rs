@@ -57,7 +57,7 @@ pub async fn forward(client: Client, target: Target, local: u16, tell: Tell) -> 
     let refused = |error: std::io::Error| ServiceError {
         service: "this machine".into(),
         operation: format!("listening on 127.0.0.1:{local}"),
-        code: "AddressInUse".into(),
+        code: if error.kind() == std::io::ErrorKind::AddrInUse { "AddressInUse" } else { "Unreachable" }.into(),
         message: error.to_string(),
         request_id: None,
         status: None,

@@ -22,7 +22,7 @@ pub fn plan(planned: &[Planned]) -> String {
     }
     let hourly = Resource::hourly(planned.iter().flat_map(|row| &row.makes));
     let mut text = table.to_string();
-    let _ = write!(text, "\ntogether about ${hourly:.2} an hour while it exists");
+    let _ = write!(text, "\nthese steps: about ${hourly:.2} an hour while what they make exists; `nemo status` tells what all of it costs");
     text
 }
 

@@ -79,7 +79,7 @@ def test_exec_is_the_command(world, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (7, f"{tmp_path}\nthrough", "oops\n")
     assert inside(world, "curl", "-sf", "http://aws.sandbox:5005/_sandbox/health").stdout == '{"ok": true}'
     assert inside(world, "sh", "-c", "readlink /proc/self/exe").stdout.strip().endswith("readlink"), "/proc is the machine's"
-    assert "KUBECONFIG" not in inside(world, "env").stdout
+    assert f"nemo/sandbox/{world}/kube/config\n" in inside(world, "env").stdout
 
 
 def test_signals_reach_the_command(world):
