@@ -2,7 +2,7 @@
 //!
 //! `NEMO_GOLDEN=write cargo test --test golden` writes the folder anew; the difference is for a reader.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on ends here")]
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on ends here")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
