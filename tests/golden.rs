@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use nemo::config::{Form, Inputs, Topology, load, model, model_names, refusal};
 use nemo::k8s::{Document, Owner};
+use nemo::lint::{Linter, Severity};
 use nemo::render::{Rendered, serving};
 use serde_json::Value;
 
@@ -104,6 +105,13 @@ fn containers_of(settings: &[(&str, &str)]) -> Vec<Value> {
     found
 }
 
+/// What the lint calls an error.
+fn would_not_serve(settings: &[(&str, &str)]) -> Vec<String> {
+    let mut linter = Linter::new().expect("the lint's figures are whole");
+    manifests(settings).into_iter().for_each(|manifest| linter.value("rendered", manifest));
+    linter.end().findings.iter().filter(|finding| finding.severity == Severity::Error).map(ToString::to_string).collect()
+}
+
 fn words(value: &Value) -> Vec<&str> {
     value.as_array().into_iter().flatten().map(|word| word.as_str().expect("every word is a string")).collect()
 }
@@ -173,6 +181,7 @@ fn every_model_renders_and_its_command_lines_are_accepted() {
                     let program = words(&container["command"])[2];
                     assert_eq!(refused(program, &words(&container["args"])), None, "{name} {precision} {form}: {program}");
                 }
+                assert_eq!(would_not_serve(&settings), Vec::<String>::new(), "{name} {precision} {form}");
                 rendered.insert((name, precision.clone()));
             }
         }

@@ -1,5 +1,7 @@
 //! Templates to documents. An undefined value is an error, and every value enters the YAML as JSON: quoted where YAML would guess.
 
+use std::sync::LazyLock;
+
 use anyhow::Context;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -38,8 +40,8 @@ const KUBERNETES: &[(&str, &str)] = templates![
     "worker-pod.yaml",
     "weights.yaml"
 ];
-/// Those that others include.
-const PARTS: &[&str] = &["frontend-container.yaml", "frontend-pod.yaml", "worker-container.yaml", "worker-pod.yaml"];
+/// All templates, parsed once: a set of manifests renders some of them many times.
+static ENVIRONMENT: LazyLock<Result<Environment<'static>, minijinja::Error>> = LazyLock::new(environment);
 
 /// One document of a rendered file.
 pub type Manifest = Value;
@@ -55,21 +57,26 @@ pub struct Rendered {
 
 /// Renders a template and parses every document of it.
 pub fn render(file: &'static str, values: &impl Serialize) -> anyhow::Result<Rendered> {
-    // Without the built-in functions: one is called `namespace`, and would stand in for a value of that name that is missing.
-    let mut environment = Environment::empty();
-    environment.add_filter("string", |value: minijinja::Value| value.to_string());
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_auto_escape_callback(|_| AutoEscape::Json);
-    environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
-    environment.add_filter("plain", |value: String| minijinja::Value::from_safe_string(value));
-    environment.add_filter("indent", indent);
     let wrong = || fail(Kind::Bug, format!("the template {file} does not render"));
-    for (name, source) in KUBERNETES.iter().chain(CLOUDFORMATION).filter(|(name, _)| *name == file || PARTS.contains(name)) {
-        environment.add_template(name, source).with_context(wrong)?;
-    }
+    let environment = ENVIRONMENT.as_ref().map_err(|error| anyhow::anyhow!("{error:#}")).with_context(wrong)?;
     let text = environment.get_template(file).and_then(|template| template.render(Serde(values))).with_context(wrong)?;
     let manifests = documents(&text).with_context(|| fail(Kind::Bug, format!("what the template {file} gives is no YAML")))?;
     Ok(Rendered { file, text, manifests })
+}
+
+fn environment() -> Result<Environment<'static>, minijinja::Error> {
+    // Without the built-in functions: one is called `namespace`, and would stand in for a value of that name that is missing.
+    let mut environment = Environment::empty();
+    environment.add_filter("string", |value: minijinja::Value| value.to_string());
+    environment.add_filter("plain", |value: String| minijinja::Value::from_safe_string(value));
+    environment.add_filter("indent", indent);
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::Json);
+    environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
+    for (name, source) in KUBERNETES.iter().chain(CLOUDFORMATION) {
+        environment.add_template(name, source)?;
+    }
+    Ok(environment)
 }
 
 /// For text that is included deeper than it is written: all lines but the first, which stands where it is included.
