@@ -9,6 +9,7 @@ mod error;
 mod forward;
 pub mod kubeconfig;
 mod logs;
+mod others;
 pub mod ready;
 mod releases;
 pub mod told;
@@ -18,6 +19,7 @@ pub use client::{Bearer, Clients, Endpoint, TokenSource, client};
 pub use error::{Answer, describe, passing};
 pub use forward::{Forward, Target, Tell, forward};
 pub use logs::Container;
+pub use others::others;
 pub use releases::{Release, forget, releases};
 
 /// Label of every object that we make.

@@ -1,5 +1,7 @@
 //! What the steps share that are made of Kubernetes objects: marks, standing, waiting, removal by label.
 
+use std::collections::BTreeMap;
+
 use super::Deps;
 use crate::engine::step::{Cx, Seen, StepId};
 use crate::engine::wait::{Look, Wait};
@@ -8,6 +10,8 @@ use crate::k8s::apply::{Found, KindOf, Live};
 use crate::k8s::ready::Readiness;
 use crate::k8s::{self, Document, Owner};
 use crate::render::Rendered;
+
+const NAMESPACE: &[KindOf] = &[KindOf::new("", "v1", "Namespace")];
 
 /// The objects of one step.
 pub(super) struct Objects<'a> {
@@ -24,7 +28,7 @@ impl Objects<'_> {
         manifests.map(|(file, manifest)| Document::new(manifest, self.owner()).map_err(|why| fail(Kind::Bug, format!("template {file}: {why}")).into())).collect()
     }
 
-    fn owner(&self) -> Owner<'_> {
+    pub fn owner(&self) -> Owner<'_> {
         Owner { deployment: &self.deps.spec.name, step: self.step.as_str() }
     }
 
@@ -60,6 +64,33 @@ impl Objects<'_> {
         .await
     }
 
+    /// Deletes our namespaces and waits until they are gone. One that holds what others made stays, and is told with what that is.
+    /// `releases`: those that we installed, by namespace.
+    pub async fn remove_namespaces(&self, cx: &Cx, wait: Wait, releases: &BTreeMap<String, Vec<String>>) -> anyhow::Result<()> {
+        let Some(client) = self.client(cx)? else { return Ok(()) };
+        let look = || {
+            steady(async {
+                let (mut kept, mut going) = (Vec::new(), None);
+                for found in k8s::apply::list(&client, NAMESPACE, self.owner()).await? {
+                    let installed = releases.get(&found.name).map_or(&[][..], Vec::as_slice);
+                    let others = if found.going { Vec::new() } else { k8s::others(&client, &found.name, &self.deps.spec.name, installed).await? };
+                    if others.is_empty() {
+                        k8s::apply::delete(&client, std::slice::from_ref(&found), NAMESPACE).await?;
+                        going = Some(format!("Namespace {}", found.name));
+                    } else {
+                        kept.push(format!("namespace {} stays, since others made in it: {}", found.name, others.join(", ")));
+                    }
+                }
+                Ok(going.map_or(Look::Ready(kept), Look::NotYet))
+            })
+        };
+        let kept = cx.until("our namespaces to go", wait, look).await?;
+        if kept.is_empty() {
+            return Ok(());
+        }
+        Err(fail(Kind::Conflict, kept.join("; ")).hint("move what you want to keep to another namespace, delete the rest, then run nemo cleanup again").into())
+    }
+
     /// What carries our labels now.
     pub async fn existing(&self, cx: &Cx) -> anyhow::Result<Vec<Resource>> {
         let Some(client) = self.client(cx)? else { return Ok(Vec::new()) };
@@ -68,7 +99,7 @@ impl Objects<'_> {
     }
 
     /// The cluster's client; `None` where there is no cluster, and so nothing in it.
-    fn client(&self, cx: &Cx) -> anyhow::Result<Option<kube::Client>> {
+    pub fn client(&self, cx: &Cx) -> anyhow::Result<Option<kube::Client>> {
         if cx.facts.table(StepId::Cluster).is_none() { Ok(None) } else { self.deps.kube(cx).map(Some) }
     }
 }

@@ -5,6 +5,7 @@ mod charts;
 mod part;
 mod uninstall;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -104,6 +105,18 @@ impl Platform {
         Ok(if found.is_none() { Part::There } else { Part::Pending("the installer still has its rights".into()) })
     }
 
+    /// Names of the releases that are ours or once were, by namespace: what helm leaves of them bears these.
+    async fn installed(&self, client: &kube::Client) -> Result<BTreeMap<String, Vec<String>>, ServiceError> {
+        let foreign: Vec<_> = k8s::releases(client).await?.into_iter().filter(|release| !charts::is_ours(release, &self.deps.spec.name)).collect();
+        let mut installed: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, chart) in &self.deps.spec.platform.charts {
+            if !foreign.iter().any(|release| release.name == *name && release.namespace == chart.namespace) {
+                installed.entry(chart.namespace.clone()).or_default().push(name.clone());
+            }
+        }
+        Ok(installed)
+    }
+
     async fn install(&self, cx: &Cx, client: &kube::Client) -> anyhow::Result<()> {
         let charts = charts::all(&self.deps, &cx.facts_of(StepId::Images)?)?;
         let wait = self.deps.spec.wait.rollout;
@@ -195,9 +208,14 @@ impl Step for Platform {
             return Ok(());
         }
         let client = self.deps.kube(cx)?;
+        let installed = self.installed(&client).await?;
         uninstall::charts(self, cx, &client).await?;
-        self.objects().remove(cx, self.deps.spec.wait.rollout).await?;
-        addons::remove(&self.deps, cx, &Eks::new(&self.deps.aws)).await
+        let wait = self.deps.spec.wait.rollout;
+        self.temporary().remove(cx, wait).await?;
+        // A namespace that has to stay is no reason to keep the rest.
+        let namespaces = self.objects().remove_namespaces(cx, wait, &installed).await;
+        addons::remove(&self.deps, cx, &Eks::new(&self.deps.aws)).await?;
+        namespaces
     }
 
     async fn existing(&self, cx: &Cx) -> anyhow::Result<Vec<Resource>> {

@@ -155,7 +155,12 @@ impl Store {
     /// What controllers, kubelets and helm would make of it.
     fn control(&mut self, path: &Path<'_>, object: &mut Value) {
         match path.plural {
-            "persistentvolumeclaims" => object["status"] = json!({"phase": "Bound"}),
+            "persistentvolumeclaims" => {
+                // A volume whose claim is gone takes no other, not even one of the same name.
+                let volume = format!("/api/v1/persistentvolumes/{}", object["spec"]["volumeName"].as_str().unwrap());
+                let released = self.objects.get(&volume).is_some_and(|volume| volume["status"]["phase"] == "Released");
+                object["status"] = json!({"phase": if released { "Pending" } else { "Bound" }});
+            }
             "deployments" => {
                 object["metadata"]["generation"] = json!(1);
                 let replicas = object["spec"]["replicas"].clone();

@@ -150,11 +150,16 @@ impl Deployment {
     /// Removes it; gives what was written.
     pub(crate) async fn remove(&self, step: StepId) -> Vec<String> {
         let before = self.api.writes().len();
-        let mut walk = self.walk(step);
-        walk.plan(&StepId::ALL.into()).await.unwrap();
-        let failures: Vec<_> = walk.remove(&[step].into()).await.iter().map(ToString::to_string).collect();
+        let failures: Vec<_> = self.try_remove(step).await.iter().map(ToString::to_string).collect();
         assert_eq!(failures, Vec::<String>::new());
         self.api.writes().split_off(before)
+    }
+
+    /// Removes it as far as that goes.
+    pub(crate) async fn try_remove(&self, step: StepId) -> Vec<Failure> {
+        let mut walk = self.walk(step);
+        walk.plan(&StepId::ALL.into()).await.unwrap();
+        walk.remove(&[step].into()).await
     }
 
     pub(crate) async fn existing(&self, step: StepId) -> Vec<Resource> {

@@ -61,6 +61,24 @@ async fn is_made_once_and_nobody_keeps_the_installers_rights() {
 }
 
 #[tokio::test]
+async fn a_namespace_with_what_others_made_stays_and_the_rest_goes() {
+    let emulator = Emulator::start(FACTOR, None).await;
+    let deployment = deployment(&emulator).await;
+    deployment.up(StepId::Platform).await.unwrap();
+    deployment.api.put("/api/v1/nodes/a", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": {"nemo.dev/role": "system"}}}));
+    for (namespace, name) in [("dynamo-system", "webhook-server-cert"), ("lws-system", "bobs")] {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}});
+        deployment.api.put(&format!("/api/v1/namespaces/{namespace}/secrets/{name}"), secret);
+    }
+    let failures = deployment.try_remove(StepId::Platform).await;
+    let [failure] = failures.as_slice() else { panic!("{failures:?}") };
+    assert_eq!(failure.kind, nemo::error::Kind::Conflict);
+    assert!(failure.message.contains("namespace lws-system stays") && failure.message.contains("Secret bobs"), "{}", failure.message);
+    let left: Vec<String> = deployment.existing(StepId::Platform).await.into_iter().map(|resource| resource.id).collect();
+    assert_eq!(left, ["lws-system"], "what the operator made on its own keeps no namespace; the add-ons went, too");
+}
+
+#[tokio::test]
 async fn goes_on_where_a_kill_left_it() {
     let emulator = Emulator::start(FACTOR, None).await;
     let deployment = deployment(&emulator).await;
