@@ -162,12 +162,16 @@ pub struct Resource {
     pub id: String,
     /// US dollars an hour, where a price is known.
     pub usd_per_hour: Option<f64>,
+    /// AWS asks money for it, whether a price is known or not.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub bills: bool,
 }
 
 impl Resource {
     /// A resource without a known price.
     pub fn new(what: impl Into<String>, id: impl Into<String>) -> Self {
-        Self { what: what.into(), id: id.into(), usd_per_hour: None }
+        Self { what: what.into(), id: id.into(), usd_per_hour: None, bills: false }
     }
 
     /// US dollars an hour of all of them, as far as prices are known.
@@ -176,9 +180,28 @@ impl Resource {
         resources.into_iter().filter_map(|resource| resource.usd_per_hour).fold(0.0, |sum, usd| sum + usd)
     }
 
-    /// The same with its price an hour.
+    /// The same where it can be told: not when something bills and no price at all is known.
+    pub fn hourly_if_known(resources: &[Self]) -> Option<f64> {
+        let unknown = resources.iter().any(|resource| resource.bills) && resources.iter().all(|resource| resource.usd_per_hour.is_none());
+        (!unknown).then(|| Self::hourly(resources))
+    }
+
+    /// The same in words: `$98.30 an hour`, and what that leaves out. Nothing is free only because its price is not known.
+    pub fn hourly_words<'a>(resources: impl IntoIterator<Item = &'a Self> + Clone) -> String {
+        let unknown: Vec<&str> =
+            resources.clone().into_iter().filter(|resource| resource.bills && resource.usd_per_hour.is_none()).map(|resource| resource.what.as_str()).collect();
+        let hourly = Self::hourly(resources);
+        match unknown.as_slice() {
+            [] => format!("about ${hourly:.2} an hour"),
+            _ if hourly <= 0.0 => format!("price unknown: {} cost money (nemo check finds the prices)", unknown.join(", ")),
+            _ => format!("about ${hourly:.2} an hour; price unknown of {}", unknown.join(", ")),
+        }
+    }
+
+    /// The same with its price an hour; `None`: it has one, which is not known.
     pub fn costing(mut self, usd_per_hour: Option<f64>) -> Self {
         self.usd_per_hour = usd_per_hour;
+        self.bills = true;
         self
     }
 }

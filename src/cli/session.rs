@@ -121,7 +121,11 @@ impl Session {
             () = self.stop.cancelled() => return Err(Failure::new(Kind::Interrupted, "stopped: nothing was done")),
         };
         self.same_account(&identity.account)?;
-        self.walk(self.pins()?.unwrap_or_default(), &identity.account)
+        let pins = self.pins()?;
+        let pinned = pins.is_some();
+        let (deps, mut walk) = self.walk(pins.unwrap_or_default(), &identity.account)?;
+        walk.pinned = pinned;
+        Ok((deps, walk))
     }
 
     /// Waits until everything that was said is shown. The walk must be gone by then: it holds a sender.

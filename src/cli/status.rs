@@ -27,7 +27,8 @@ pub(super) struct Answer {
     noted: bool,
     steps: Vec<Planned>,
     exists: Vec<Resource>,
-    usd_per_hour: f64,
+    /// Null when no price is known: the prices are in the notes.
+    usd_per_hour: Option<f64>,
     /// Other deployments of nemo in this account and region.
     others: Vec<String>,
 }
@@ -74,7 +75,7 @@ pub async fn show(global: &Global, settings: &Settings, steps: &[StepId]) -> Res
         deployment: session.spec.name.clone(),
         noted: session.noted.is_some(),
         steps: plan.planned,
-        usd_per_hour: Resource::hourly(&exists),
+        usd_per_hour: Resource::hourly_if_known(&exists),
         exists,
         others: others.into_keys().filter(|name| *name != session.spec.name).collect(),
     };

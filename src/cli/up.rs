@@ -206,7 +206,7 @@ impl fmt::Display for Summary {
             writeln!(f, "  ITL  p50 {:.1} ms, p95 {:.1} ms", bench.itl_ms_p50, bench.itl_ms_p95)?;
             writeln!(f, "  {:.1} output tokens/s\n", bench.output_tokens_per_second)?;
         }
-        writeln!(f, "{} resources exist and cost about ${:.2} an hour, as far as prices are known", self.exists.len(), self.usd_per_hour)?;
+        writeln!(f, "{} resources exist, together {}", self.exists.len(), Resource::hourly_words(&self.exists))?;
         write!(f, "next: {}", self.next.join(" | "))
     }
 }

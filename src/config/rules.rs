@@ -17,6 +17,8 @@ pub(super) enum Rule {
     },
     /// Of the deployment.
     Name,
+    /// A Kubernetes namespace for the model's pods.
+    Namespace,
     /// A private IPv4 network.
     Cidr,
     /// An HTTP address without a query.
@@ -38,6 +40,9 @@ pub(super) enum Rule {
 /// ECR's (lowercase, no two dashes together), a stack's (begins with a letter), and 63 characters for the longest derived label.
 const NAME_PATTERN: &str = "[a-z](?:-?[a-z0-9])*";
 const NAME_LONGEST: usize = 40;
+const NAMESPACE_PATTERN: &str = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
+/// Kubernetes' own namespaces, and those of the platform: this one is made, and taken away with what is in it.
+const NAMESPACES_IN_USE: [&str; 7] = ["default", "kube-system", "kube-public", "kube-node-lease", "nemo-system", "lws-system", "dynamo-system"];
 const CATALOGUE: Rule = Rule::Text { pattern: "[A-Za-z0-9._-]+", allowed: "the name of a catalogue file" };
 const TEXT: Rule = Rule::Text { pattern: "[A-Za-z0-9._-]*", allowed: "a name" };
 const TOPOLOGY: Rule = Rule::Text {
@@ -67,9 +72,7 @@ pub(super) fn rule(key: &str) -> Rule {
         "weights.workers" => Rule::Whole { min: 1, max: 64 },
         "weights.connections" => Rule::Whole { min: 1, max: 64 },
         "weights.stall_s" => Rule::Whole { min: 1, max: 3600 },
-        "serve.namespace" => {
-            Rule::Text { pattern: "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", allowed: "a Kubernetes namespace: lowercase letters, digits and dashes, at most 63 characters" }
-        }
+        "serve.namespace" => Rule::Namespace,
         "serve.topology" => TOPOLOGY,
         "serve.form" => FORM,
         "serve.nodes" | "serve.tensor_parallel_size" | "serve.decode_tensor_parallel_size" => Rule::Whole { min: 0, max: 64 },
@@ -96,6 +99,9 @@ impl Rule {
                 "lowercase letters, digits and single dashes, beginning with a letter and ending with a letter or digit, at most {NAME_LONGEST} characters \
                  (EKS clusters, CloudFormation stacks and ECR repositories are called by it)"
             ),
+            Self::Namespace => {
+                format!("a Kubernetes namespace of its own: lowercase letters, digits and dashes, at most 63 characters, and none of {}", NAMESPACES_IN_USE.join(", "))
+            }
             Self::Cidr => "a private IPv4 network of /16 to /20 such as 10.180.0.0/16, outside 172.17.0.0/16 (which nodes use themselves)".into(),
             Self::Url => "an address such as https://huggingface.co".into(),
             Self::Whole { min, max } => format!("a whole number from {min} to {max}"),
@@ -110,6 +116,7 @@ impl Rule {
         match (self, value) {
             (Self::Text { pattern, .. }, toml::Value::String(text)) => matches_whole(pattern, text),
             (Self::Name, toml::Value::String(text)) => text.len() <= NAME_LONGEST && matches_whole(NAME_PATTERN, text),
+            (Self::Namespace, toml::Value::String(text)) => matches_whole(NAMESPACE_PATTERN, text) && !NAMESPACES_IN_USE.contains(&text.as_str()),
             (Self::Cidr, toml::Value::String(text)) => private_network(text),
             (Self::Url, toml::Value::String(text)) => reqwest::Url::parse(text)
                 .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none() && url.username().is_empty() && url.password().is_none()),
@@ -126,6 +133,7 @@ impl Rule {
         match self {
             Self::Text { pattern, .. } => json!({"type": "string", "pattern": format!("^(?:{pattern})$")}),
             Self::Name => json!({"type": "string", "pattern": format!("^{NAME_PATTERN}$"), "maxLength": NAME_LONGEST}),
+            Self::Namespace => json!({"type": "string", "pattern": format!("^(?:{NAMESPACE_PATTERN})$"), "not": {"enum": NAMESPACES_IN_USE}}),
             Self::Cidr => json!({"type": "string", "pattern": "^[0-9.]+/(?:1[6-9]|20)$"}),
             Self::Url => json!({"type": "string", "format": "uri"}),
             Self::Whole { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
@@ -167,6 +175,17 @@ mod tests {
         for name in ["", "Nemo", "2nemo", "-nemo", "nemo-", "ne--mo", "ne_mo", "ne.mo", "nemo/x", "némo", "nemo\n", &"a".repeat(41), &format!("a{}", "-a".repeat(20))] {
             assert!(!rule("name").takes(&text(name)), "{name}");
         }
+    }
+
+    #[test]
+    fn a_namespace_that_is_in_use_is_refused() {
+        for (name, ok) in [("nemo", true), ("kube", true), ("kube-system", false), ("default", false), ("kube-public", false), ("kube-node-lease", false), ("Nemo", false)] {
+            assert_eq!(rule("serve.namespace").takes(&text(name)), ok, "{name}");
+        }
+        let platform: toml::Table = toml::from_str(include_str!("../../configs/platform.toml")).unwrap();
+        let charts: Vec<_> =
+            platform["sets"].as_table().unwrap().values().flat_map(|set| set["charts"].as_table().unwrap().values()).map(|chart| chart["namespace"].clone()).collect();
+        assert!(!charts.is_empty() && charts.iter().all(|namespace| !rule("serve.namespace").takes(namespace)), "{charts:?}");
     }
 
     #[test]

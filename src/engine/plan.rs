@@ -82,6 +82,7 @@ pub fn decide(id: StepId, want: &Digest, note: Option<&Record>, seen: &Seen, on_
         },
         Seen::Pending { what } => Verdict::Wait { why: what.clone() },
         Seen::Broken { why } => Verdict::Update { why: why.clone() },
+        Seen::Fixed { why } => refuse(id, why.clone()),
         Seen::Ready { inputs, .. } => {
             // What the resource says of itself wins over our note: the cloud is the truth.
             match inputs.as_ref().or(note.map(|note| &note.inputs)) {
@@ -89,15 +90,15 @@ pub fn decide(id: StepId, want: &Digest, note: Option<&Record>, seen: &Seen, on_
                 Some(have) if have == want => Verdict::Keep,
                 Some(_) => match on_change {
                     OnChange::InPlace => Verdict::Update { why: "settings changed".into() },
-                    OnChange::Refuse => Verdict::Refuse {
-                        why: format!("the settings that {id} was made from have changed, and it cannot be changed in place"),
-                        hint: format!("put the settings back, or remove and make it anew: nemo cleanup --from {id}"),
-                        kind: Kind::Conflict,
-                    },
+                    OnChange::Refuse => refuse(id, format!("the settings that {id} was made from have changed, and it cannot be changed in place")),
                 },
             }
         }
     }
+}
+
+fn refuse(id: StepId, why: String) -> Verdict {
+    Verdict::Refuse { why, hint: format!("put the settings back, or remove and make it anew: nemo cleanup --from {id}"), kind: Kind::Conflict }
 }
 
 #[cfg(test)]
@@ -132,6 +133,7 @@ mod tests {
             (Some(note(Status::Done, "a")), ready(Some("b")), OnChange::InPlace, "update"),
             (Some(note(Status::Done, "a")), Seen::Broken { why: "x".into() }, OnChange::Refuse, "update"),
             (None, Seen::Foreign { what: "cluster nemo".into() }, OnChange::InPlace, "refuse"),
+            (Some(note(Status::Done, "a")), Seen::Fixed { why: "disk".into() }, OnChange::InPlace, "refuse"),
         ];
         for (note, seen, on_change, word) in cases {
             assert_eq!(decide(StepId::Cluster, &want, note.as_ref(), &seen, on_change).word(), word, "{note:?} {seen:?} {on_change:?}");
@@ -145,6 +147,7 @@ mod tests {
             ".{0,8}".prop_map(|what| Seen::Pending { what }),
             ".{0,8}".prop_map(|why| Seen::Broken { why }),
             ".{0,8}".prop_map(|what| Seen::Foreign { what }),
+            ".{0,8}".prop_map(|why| Seen::Fixed { why }),
             proptest::option::of("[ab]").prop_map(|inputs| ready(inputs.as_deref())),
         ]
     }
@@ -157,7 +160,7 @@ mod tests {
             let note = noted.map(|n| note(Status::Done, &n));
             let verdict = decide(StepId::Network, &want, note.as_ref(), &seen, if refuse { OnChange::Refuse } else { OnChange::InPlace });
             match &seen {
-                Seen::Foreign { .. } => prop_assert!(!verdict.acts()),
+                Seen::Foreign { .. } | Seen::Fixed { .. } => prop_assert!(!verdict.acts()),
                 Seen::Ready { inputs: Some(have), .. } if *have == want => prop_assert_eq!(verdict, Verdict::Keep),
                 Seen::Ready { .. } => prop_assert!(!refuse || !verdict.acts()),
                 _ => prop_assert!(verdict.acts()),

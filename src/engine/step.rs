@@ -153,6 +153,8 @@ pub enum Seen {
     Ready { inputs: Option<Digest>, facts: toml::Table },
     /// It is there and does not work; `apply` repairs it or makes it anew.
     Broken { why: String },
+    /// It is there, and the settings ask for what it cannot be changed to: `node group system has disk 100, the settings say 200`.
+    Fixed { why: String },
     /// Something of that name is there and does not carry our mark.
     Foreign { what: String },
 }

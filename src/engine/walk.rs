@@ -28,6 +28,8 @@ pub struct Walk {
     pub stop: CancellationToken,
     /// How many steps may be at work at once.
     pub jobs: usize,
+    /// Whether what the steps are made from is resolved. Without notes a command that only looks does not know it, and so tells no change.
+    pub pinned: bool,
 }
 
 /// What every step looks like now.
@@ -64,7 +66,7 @@ impl Walk {
     /// A walk over these steps with the notes of `state`.
     pub fn new(steps: Vec<Arc<dyn Step>>, place: Place, state: State, events: Events, stop: CancellationToken) -> Self {
         let facts = Arc::new(state.facts());
-        Self { steps: steps.into_iter().map(|step| (step.id(), step)).collect(), place, state, facts, events, stop, jobs: usize::MAX }
+        Self { steps: steps.into_iter().map(|step| (step.id(), step)).collect(), place, state, facts, events, stop, jobs: usize::MAX, pinned: true }
     }
 
     fn cx(&self, step: StepId, reports: &mpsc::UnboundedSender<Report>) -> Cx {
@@ -123,12 +125,11 @@ impl Walk {
             .filter(|(id, _)| selected.contains(id))
             .map(|(id, seen)| {
                 let step = &self.steps[id];
-                Planned {
-                    step: *id,
-                    verdict: decide(*id, &step.inputs(), self.state.steps.get(id), seen, step.on_change()),
-                    makes: step.makes(),
-                    needs: step.needs().iter().map(Need::to_string).collect(),
-                }
+                let verdict = match seen {
+                    Seen::Ready { .. } if !self.pinned => Verdict::Keep,
+                    seen => decide(*id, &step.inputs(), self.state.steps.get(id), seen, step.on_change()),
+                };
+                Planned { step: *id, verdict, makes: step.makes(), needs: step.needs().iter().map(Need::to_string).collect() }
             })
             .collect();
         Ok(Plan { planned, seen })

@@ -132,7 +132,7 @@ impl Step for GpuNodes {
     async fn observe(&self, _cx: &Cx) -> anyhow::Result<Seen> {
         let (service, name, group) = (CloudFormation::new(&self.deps.aws), self.stack_name(), self.group());
         let stack = async { service.describe(&name).await.map_err(anyhow::Error::from) };
-        let (stack, (seen, _)) = tokio::try_join!(stack, group.observe())?;
+        let (stack, seen) = tokio::try_join!(stack, group.observe_with(None))?;
         let of_stack = stack::seen(&[(name.clone(), stack)], &self.deps.spec.name);
         Ok(match (of_stack, seen) {
             (Some(foreign @ Seen::Foreign { .. }), _) => foreign,

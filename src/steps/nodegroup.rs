@@ -149,22 +149,44 @@ impl Group<'_> {
         stack::retried(cx, "CreateNodegroup", wait, young, || self.service.create_nodegroup(&new)).await.map(drop)
     }
 
+    /// What of it the settings say otherwise and EKS cannot change in place.
+    pub(super) fn fixed(&self, group: &Nodegroup, machines: Option<&Machines>) -> Option<String> {
+        let mut fixed = vec![("AMI type", group.ami_type.clone(), self.ami_type.to_owned())];
+        if let Some(Machines::Plain { instance_type, disk_gib }) = machines {
+            fixed.push(("instance type", group.instance_type.clone().unwrap_or_default(), instance_type.clone()));
+            fixed.push(("disk", group.disk_gib.unwrap_or_default().to_string(), disk_gib.to_string()));
+        }
+        let (what, have, want) = fixed.into_iter().find(|(_, have, want)| have != want)?;
+        Some(format!("{} has {what} {have}, the settings say {want}, and EKS cannot change that in place", self.title()))
+    }
+
+    /// The same look, with what cannot be changed found before anything is.
+    pub(super) async fn observe_with(&self, machines: Option<&Machines>) -> anyhow::Result<Seen> {
+        Ok(match self.observe().await? {
+            (Seen::Ready { inputs, .. }, Some(group))
+                if inputs.as_ref() != Some(&self.inputs)
+                    && let Some(why) = self.fixed(&group, machines) =>
+            {
+                Seen::Fixed { why }
+            }
+            (seen, _) => seen,
+        })
+    }
+
     /// Brings one that was made from other settings to the present ones, where EKS can; its tag says so last.
     async fn bring(&self, cx: &Cx, group: &Nodegroup, machines: &Machines) -> anyhow::Result<()> {
-        let mut fixed = vec![("AMI type", group.ami_type.clone(), self.ami_type.to_owned()), ("subnet", group.subnets.join(","), pinned_subnet(self.deps, cx)?)];
+        if let Some(why) = self.fixed(group, Some(machines)) {
+            return Err(self.refused(cx, why));
+        }
+        let mut fixed = vec![("subnet", group.subnets.join(","), pinned_subnet(self.deps, cx)?)];
         let mut template = None;
         match (machines, &group.launch_template) {
-            (Machines::Plain { instance_type, disk_gib }, _) => {
-                fixed.push(("instance type", group.instance_type.clone().unwrap_or_default(), instance_type.clone()));
-                fixed.push(("disk", group.disk_gib.unwrap_or_default().to_string(), disk_gib.to_string()));
-            }
+            (Machines::Plain { .. }, _) => {}
             (Machines::LaunchTemplate { id, version }, Some((have, have_version))) if have == id => template = (have_version != version).then_some((id, version)),
             (Machines::LaunchTemplate { id, .. }, have) => fixed.push(("launch template", have.clone().unwrap_or_default().0, id.clone())),
         }
         if let Some((what, have, want)) = fixed.into_iter().find(|(_, have, want)| have != want) {
-            return Err(fail(Kind::Conflict, format!("{} has {what} {have}, the settings say {want}, and EKS cannot change that in place", self.title()))
-                .hint(format!("put the settings back, or make it anew: nemo cleanup --from {0}, then nemo up", cx.step))
-                .into());
+            return Err(self.refused(cx, format!("{} has {what} {have}, the settings say {want}, and EKS cannot change that in place", self.title())));
         }
         if let Some((id, version)) = template {
             let update = self.service.roll_nodegroup(self.cluster(), self.name, (id, version)).await?;
@@ -175,6 +197,10 @@ impl Group<'_> {
             self.updated(cx, &update).await?;
         }
         Ok(self.service.tag(&group.arn, &mark::tags(self.cluster(), &self.inputs)).await?)
+    }
+
+    fn refused(&self, cx: &Cx, why: String) -> anyhow::Error {
+        fail(Kind::Conflict, why).hint(format!("put the settings back, or make it anew: nemo cleanup --from {0}, then nemo up", cx.step)).into()
     }
 
     async fn updated(&self, cx: &Cx, id: &str) -> anyhow::Result<()> {

@@ -73,7 +73,7 @@ impl Step for SystemNodes {
     }
 
     async fn observe(&self, _cx: &Cx) -> anyhow::Result<Seen> {
-        Ok(self.group().observe().await?.0)
+        self.group().observe_with(Some(&self.machines())).await
     }
 
     async fn apply(&self, cx: &Cx) -> anyhow::Result<toml::Table> {

@@ -32,11 +32,11 @@ fn write(out: &mut impl Write, failure: &Failure) -> std::io::Result<()> {
         for resource in &failure.left {
             match resource.usd_per_hour {
                 Some(usd) => writeln!(out, "  {} {} (${usd:.2}/h)", resource.what, resource.id)?,
+                None if resource.bills => writeln!(out, "  {} {} (price unknown)", resource.what, resource.id)?,
                 None => writeln!(out, "  {} {}", resource.what, resource.id)?,
             }
         }
-        let hourly = Resource::hourly(&failure.left);
-        writeln!(out, "  together ${hourly:.2} an hour, as far as prices are known")?;
+        writeln!(out, "  together {}", Resource::hourly_words(&failure.left))?;
     }
     for hint in &failure.hints {
         writeln!(out, "next: {hint}")?;

@@ -20,9 +20,9 @@ pub fn plan(planned: &[Planned]) -> String {
         };
         table.add_row([row.step.to_string(), verdict, grouped(&row.makes).join("\n"), price, short(&row.needs)]);
     }
-    let hourly = Resource::hourly(planned.iter().flat_map(|row| &row.makes));
     let mut text = table.to_string();
-    let _ = write!(text, "\nthese steps: about ${hourly:.2} an hour while what they make exists; `nemo status` tells what all of it costs");
+    let hourly = Resource::hourly_words(planned.iter().flat_map(|row| &row.makes));
+    let _ = write!(text, "\nthese steps: {hourly} while what they make exists; `nemo status` tells what all of it costs");
     text
 }
 
@@ -58,8 +58,28 @@ pub fn resources(resources: &[Resource]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     for resource in resources {
-        table.add_row([resource.what.clone(), resource.id.clone(), resource.usd_per_hour.map(|usd| format!("${usd:.2}/h")).unwrap_or_default()]);
+        let price = match resource.usd_per_hour {
+            Some(usd) => format!("${usd:.2}/h"),
+            None if resource.bills => "price unknown".into(),
+            None => String::new(),
+        };
+        table.add_row([resource.what.clone(), resource.id.clone(), price]);
     }
-    let hourly = Resource::hourly(resources);
-    format!("{table}\ntogether about ${hourly:.2} an hour, as far as prices are known")
+    format!("{table}\ntogether {}", Resource::hourly_words(resources))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_known_price_is_not_free() {
+        let nodes = |usd| Resource::new("EKS node group, 1 × p5en.48xlarge", "gpu").costing(usd);
+        let unpriced = resources(&[nodes(None), Resource::new("CloudFormation stack (roles)", "nemo-roles")]);
+        assert!(unpriced.contains("price unknown") && unpriced.contains("p5en.48xlarge cost money") && !unpriced.contains("$0.00"), "{unpriced}");
+        let mixed = resources(&[nodes(Some(63.3)), Resource::new("EKS cluster", "nemo").costing(None)]);
+        assert!(mixed.contains("about $63.30 an hour; price unknown of EKS cluster"), "{mixed}");
+        assert!(resources(&[nodes(Some(63.3))]).ends_with("together about $63.30 an hour"));
+        assert!(resources(&[Resource::new("Namespace", "nemo")]).ends_with("about $0.00 an hour"), "what does not bill is free");
+    }
 }

@@ -58,7 +58,9 @@ impl Deployment {
     fn walk(&self) -> (Walk, UnboundedReceiver<Event>) {
         let (events, received) = Events::new();
         let state = State::new(&self.spec.name, "123456789012", "us-east-2");
-        (Walk::new(self.steps(), Place::new(&self.folder, &self.spec.name), state, events, CancellationToken::new()), received)
+        let mut walk = Walk::new(self.steps(), Place::new(&self.folder, &self.spec.name), state, events, CancellationToken::new());
+        walk.pinned = !self.pins.zone_id.is_empty();
+        (walk, received)
     }
 
     /// The verdict about one step when the state file is lost.

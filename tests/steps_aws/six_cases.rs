@@ -172,6 +172,35 @@ async fn filesystem_half_made() {
     half_made(&FILESYSTEM).await;
 }
 
+/// What EKS cannot change in place is refused in the plan, with what it is.
+#[tokio::test]
+async fn another_disk_is_refused_before_anything_is_written() {
+    let emulator = Emulator::start(FACTOR, None).await;
+    let mut ours = Deployment::new(&emulator, "nemo").await;
+    ours.up(StepId::SystemNodes).await.expect("system nodes");
+    let before = emulator.writes().await;
+    (ours.spec.system.disk_gib, ours.spec.system.nodes) = (777, 3);
+    let Verdict::Refuse { kind, why, hint } = ours.verdict(StepId::SystemNodes).await else { panic!("not refused") };
+    assert!(kind == Kind::Conflict && why.contains("disk") && why.contains("777") && hint.contains("nemo cleanup --from system-nodes"), "{why} {hint}");
+    assert_eq!(ours.up(StepId::SystemNodes).await.expect_err("refused").kind, Kind::Conflict);
+    assert_eq!(emulator.writes().await, before);
+}
+
+/// Without notes a command that looks does not know what was resolved: that is no change of settings, and no price is nothing.
+#[tokio::test]
+async fn without_notes_nothing_has_changed_and_nothing_is_free() {
+    let emulator = Emulator::start(FACTOR, None).await;
+    let mut ours = Deployment::new(&emulator, "nemo").await;
+    ours.up(StepId::SystemNodes).await.expect("system nodes");
+    ours.pins = nemo::config::Pins::default();
+    for step in [StepId::Network, StepId::Cluster, StepId::SystemNodes] {
+        assert_eq!(ours.verdict(step).await, Verdict::Keep, "{step}");
+    }
+    let exists = ours.existing(&ALL).await;
+    assert_eq!(nemo::error::Resource::hourly_if_known(&exists), None);
+    assert!(nemo::error::Resource::hourly_words(&exists).contains("price unknown"));
+}
+
 /// A stack, cluster or file system of that name that somebody else made, by the SDK itself.
 async fn somebody_elses_stack(emulator: &Emulator, name: &str) {
     let client = aws_sdk_cloudformation::Client::new(&emulator.sdk().await);
