@@ -214,6 +214,7 @@ impl Walk {
     }
 
     /// Removes these steps, the last first, as many at once as nothing else stands on; goes on past failures and collects them.
+    /// What holds things of others stays, and so does everything that it stands on: a cluster takes along whatever is in it.
     pub async fn remove(&mut self, selected: &BTreeSet<StepId>) -> Vec<Failure> {
         let (reports, _ignored) = mpsc::unbounded_channel();
         let mut open: BTreeSet<StepId> = self.steps.keys().copied().filter(|id| selected.contains(id)).collect();
@@ -258,7 +259,14 @@ impl Walk {
                     self.events.send(Some(id), EventKind::Finished { changed: true, seconds: began.elapsed().as_secs_f64() });
                 }
                 Err(error) => {
-                    let failure = Failure::of(Some(id.as_str()), &error);
+                    let mut failure = Failure::of(Some(id.as_str()), &error);
+                    if failure.kind == Kind::Conflict {
+                        let below: BTreeSet<StepId> = self.up_to(id).into_iter().filter(|other| open.remove(other)).collect();
+                        if !below.is_empty() {
+                            let names: Vec<_> = below.iter().map(|id| id.as_str()).collect();
+                            failure.message = format!("{}; what it stands on stays, too: {}", failure.message, names.join(", "));
+                        }
+                    }
                     self.events.send(Some(id), EventKind::Failed { failure: FailureShown::from(&failure) });
                     failures.push(failure);
                 }

@@ -19,6 +19,8 @@ struct World {
     done: Vec<String>,
     there: BTreeSet<StepId>,
     failing: BTreeSet<StepId>,
+    /// They hold what others made.
+    occupied: BTreeSet<StepId>,
     foreign: BTreeSet<StepId>,
     /// Nothing can be listed: credentials have expired, say.
     blind: bool,
@@ -74,6 +76,9 @@ impl Step for Fake {
         let mut world = self.world.lock().unwrap();
         if world.failing.contains(&self.id) {
             return Err(fail(Kind::Remote, "it is in use").into());
+        }
+        if world.occupied.contains(&self.id) {
+            return Err(fail(Kind::Conflict, "others made something in it").into());
         }
         world.there.remove(&self.id);
         world.done.push(format!("remove {}", self.id));
@@ -252,6 +257,21 @@ async fn removes_backwards_and_goes_on_past_failures() {
     bench.world.lock().unwrap().failing.clear();
     assert!(walk.remove(&ids(&FOUR)).await.is_empty());
     assert!(walk.existing(ids(&FOUR), std::time::Duration::from_secs(1)).await.is_empty());
+}
+
+#[tokio::test]
+async fn what_holds_things_of_others_stays_with_all_that_it_stands_on() {
+    let bench = Bench::new();
+    let mut walk = bench.walk(bench.steps());
+    let plan = walk.plan(&ids(&FOUR)).await.unwrap();
+    walk.run(plan).await.unwrap();
+    bench.world.lock().unwrap().occupied.insert(StepId::Cluster);
+    let failures = walk.remove(&ids(&FOUR)).await;
+    assert_eq!(failures.len(), 1);
+    assert_eq!((failures[0].kind, failures[0].step), (Kind::Conflict, Some("cluster")));
+    assert!(failures[0].message.ends_with("what it stands on stays, too: network"), "{}", failures[0].message);
+    let left = bench.place().read().unwrap().unwrap().steps.keys().copied().collect::<Vec<_>>();
+    assert_eq!(left, [StepId::Network, StepId::Cluster]);
 }
 
 /// What could not be listed is never taken for gone.

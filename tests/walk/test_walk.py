@@ -198,6 +198,19 @@ def test_status_finds_it_again_without_notes(world: World) -> None:
     notes.with_suffix(".away").rename(notes)
 
 
+def test_cleanup_keeps_what_others_made_in_our_cluster(world: World) -> None:
+    theirs = ["configmap", "bobs-data", "--namespace", "nemo"]
+    assert world.exec("kubectl", "create", *theirs, "--from-literal=a=b").returncode == 0
+    done = world.nemo("cleanup", "--yes")
+    assert done.returncode == 13, done.stdout + done.stderr
+    assert "bobs-data" in done.stderr and "what it stands on stays, too" in done.stderr, done.stderr
+    assert world.exec("kubectl", "get", *theirs).returncode == 0
+    exists = {(resource["what"], resource["id"]) for resource in events(world.ok("status", "--output", "json").stdout)[-1]["exists"]}
+    # What costs most goes all the same.
+    assert ("EKS cluster", "nemo") in exists and "gpu" not in {name for _, name in exists}, exists
+    assert world.exec("kubectl", "delete", *theirs).returncode == 0
+
+
 def test_cleanup_takes_ours_and_nothing_else(world: World, foreign: str) -> None:
     assert [len(ids) for ids in json.loads(foreign).values()] == [1] * 5, foreign
     done = world.ok("cleanup", "--yes")
