@@ -81,7 +81,8 @@ impl<T> Answer<T> for Result<T, kube::Error> {
     fn or_none(self, operation: &str) -> Result<Option<T>, ServiceError> {
         match self {
             Ok(answer) => Ok(Some(answer)),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            // A whole API group that is not served is told in plain text, so without a reason.
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.code == 404 => Ok(None),
             Err(error) => Err(describe(operation, &error)),
         }
     }

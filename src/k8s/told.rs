@@ -120,11 +120,8 @@ pub async fn objects(client: &Client, namespace: &str) -> Result<Vec<serde_json:
             "RuntimeClass" => Api::all_with(client.clone(), &resource),
             _ => Api::namespaced_with(client.clone(), namespace, &resource),
         };
-        // A kind that the cluster does not serve has no objects; the API server says so in plain text.
-        let found = match api.list(&ListParams::default()).await.answer(&format!("LIST {}", resource.plural)) {
-            Err(error) if error.status == Some(404) => None,
-            other => Some(other?),
-        };
+        // A kind that the cluster does not serve has no objects.
+        let found = api.list(&ListParams::default()).await.or_none(&format!("LIST {}", resource.plural))?;
         let with_type = |mut object: DynamicObject| {
             object.types = Some(kube::core::TypeMeta { api_version: resource.api_version.clone(), kind: kind.to_owned() });
             object.metadata.managed_fields = None;

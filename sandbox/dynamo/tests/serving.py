@@ -101,4 +101,7 @@ def serving(work: Path) -> Iterator[Served]:
         for process in served.processes:
             process.send_signal(signal.SIGTERM)
         for process in served.processes:
-            process.wait(30)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()

@@ -71,7 +71,7 @@ def test_two_nodes_serve_as_one_and_the_second_ends_with_the_first(model: Path, 
         leader = made.worker("leader", model, *both, "--node-rank", "0")
         made.frontend()
         wait("the leader waits", made.processes, made.log, 60, lambda: "waiting for 1 nodes" in made.log.read_text())
-        assert ask(f"{made.url}/v1/models")["data"] == []
+        wait("the frontend answers and lists nothing", made.processes, made.log, 60, lambda: ask(f"{made.url}/v1/models")["data"] == [])
         follower = made.worker("follower", model, *both, "--node-rank", "1", "--headless")
         made.listed()
         assert follower.poll() is None
