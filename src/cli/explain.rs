@@ -52,7 +52,8 @@ pub(super) struct Answer {
     /// How the step is noted, where one was named.
     noted: Option<String>,
     pods: Vec<Pod>,
-    usd_per_hour: f64,
+    /// Null when no price is known.
+    usd_per_hour: Option<f64>,
     /// Since the GPU nodes were asked for, as far as prices are known.
     usd_so_far: Option<f64>,
 }
@@ -75,9 +76,10 @@ impl fmt::Display for Answer {
             None if self.pods.is_empty() => writeln!(f, "there are no pods")?,
             None => writeln!(f, "nothing is wrong with {}", self.pods.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>().join(", "))?,
         }
-        match self.usd_so_far {
-            Some(usd) => write!(f, "cost: about ${usd:.2} so far, ${:.2} an hour", self.usd_per_hour)?,
-            None => write!(f, "cost: about ${:.2} an hour", self.usd_per_hour)?,
+        match (self.usd_so_far, self.usd_per_hour) {
+            (Some(so_far), Some(hourly)) => write!(f, "cost: about ${so_far:.2} so far, ${hourly:.2} an hour")?,
+            (None, Some(hourly)) => write!(f, "cost: about ${hourly:.2} an hour")?,
+            (_, None) => write!(f, "cost: price unknown (nemo check finds the prices)")?,
         }
         let Some(cause) = &self.cause else { return Ok(()) };
         write!(f, "\ndo: {}", cause.next)?;
@@ -111,10 +113,7 @@ async fn explained(session: &Session, what: Option<&str>) -> Result<Answer, Fail
     let (deps, walk) = session.noted_walk().await?;
     let client = deps.kube_of(&cluster)?;
     let step = what.and_then(|what| what.parse::<StepId>().ok());
-    let namespaces = match step {
-        Some(StepId::Platform) => ["kube-system", "dynamo-system", "lws-system", "nemo-system"].map(str::to_owned).into(),
-        _ => vec![session.spec.serve.namespace.clone()],
-    };
+    let namespaces = steps::explain::namespaces(&session.spec, step);
     let (pods, exists) = tokio::join!(steps::explain::pods(&client, &namespaces), walk.existing(StepId::ALL.into(), Duration::from_secs(30)));
     let mut pods = pods.map_err(anyhow::Error::new)?;
     if let Some(pod) = what.filter(|_| step.is_none()) {
@@ -124,7 +123,7 @@ async fn explained(session: &Session, what: Option<&str>) -> Result<Answer, Fail
             return Err(fail(Kind::Usage, format!("{pod:?} is no pod in {}, no step and no rule", namespaces.join(", "))).hint(format!("pods: {}", others.join(", "))).into());
         }
     }
-    let usd_per_hour = Resource::hourly(&exists);
+    let usd_per_hour = Resource::hourly_if_known(&exists);
     let hours = state.steps.get(&StepId::GpuNodes).map(|record| clock::now().duration_since(record.started).as_secs_f64() / 3600.0);
     let noted = step.map(|step| noted(step, state.steps.get(&step)));
     let shown = |pod: &PodFacts| Pod { name: pod.name.clone(), node: pod.node.clone(), phase: pod.phase.clone(), ready: pod.ready };
@@ -135,7 +134,7 @@ async fn explained(session: &Session, what: Option<&str>) -> Result<Answer, Fail
         noted,
         pods: pods.iter().map(shown).collect(),
         usd_per_hour,
-        usd_so_far: hours.map(|hours| hours * usd_per_hour),
+        usd_so_far: hours.zip(usd_per_hour).map(|(hours, hourly)| hours * hourly),
     })
 }
 

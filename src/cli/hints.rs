@@ -9,6 +9,11 @@ use crate::error::Failure;
 /// The name that a deployment has when nobody says one.
 const DEFAULT: &str = "nemo";
 
+/// ` --name x` for a command about this deployment; nothing for the default one.
+pub fn flag(name: &str) -> String {
+    if name == DEFAULT { String::new() } else { format!(" --name {name}") }
+}
+
 /// The failure with `--name` in every command that it offers, where the deployment has a name of its own.
 pub fn for_deployment(mut failure: Failure, global: &Global) -> Failure {
     if !failure.left.is_empty() && !failure.hints.iter().any(|hint| hint.contains("nemo cleanup")) {
@@ -16,14 +21,13 @@ pub fn for_deployment(mut failure: Failure, global: &Global) -> Failure {
     }
     // Wrong settings are what failed, then: no deployment is known.
     let Ok((spec, _)) = session::inputs(global, &Settings::default()).and_then(|inputs| config::load(&inputs).map_err(Failure::from)) else { return failure };
-    if spec.name != DEFAULT {
-        failure.hints = failure.hints.iter().map(|hint| named(hint, &spec.name)).collect();
-    }
+    let flag = flag(&spec.name);
+    failure.hints = failure.hints.iter().map(|hint| named(hint, &flag)).collect();
     failure
 }
 
 /// `nemo up --to serve` → `nemo up --name x --to serve`
-fn named(hint: &str, name: &str) -> String {
+fn named(hint: &str, flag: &str) -> String {
     if hint.contains("--name") {
         return hint.to_owned();
     }
@@ -35,7 +39,7 @@ fn named(hint: &str, name: &str) -> String {
         text.push_str(if n > 0 { " " } else { "" });
         let bare = word.trim_end_matches(['`', ',', ';', ':', '.']);
         if before.trim_start_matches(['`', '(']) == "nemo" && is_command(bare) {
-            text.push_str(&format!("{bare} --name {name}{}", &word[bare.len()..]));
+            text.push_str(&format!("{bare}{flag}{}", &word[bare.len()..]));
         } else {
             text.push_str(word);
         }
@@ -46,7 +50,7 @@ fn named(hint: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::named;
+    use super::{DEFAULT, flag, named};
 
     #[test]
     fn commands_get_the_name_and_words_do_not() {
@@ -57,7 +61,8 @@ mod tests {
             ("another nemo works on it: nemo status, or wait", "another nemo works on it: nemo status --name x, or wait"),
             ("nemo cluster create", "nemo cluster --name x create"),
         ] {
-            assert_eq!(named(hint, "x"), expected);
+            assert_eq!(named(hint, &flag("x")), expected);
+            assert_eq!(named(hint, &flag(DEFAULT)), hint);
         }
     }
 }

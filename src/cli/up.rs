@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Access, Global, Session, Settings, cluster, connect};
+use super::{Access, Global, Session, Settings, cluster, connect, hints};
 use crate::config::Pins;
 use crate::engine::event::EventKind;
 use crate::engine::plan::Planned;
@@ -171,7 +171,7 @@ struct Endpoint {
 
 impl Summary {
     fn new(walk: &Walk, planned: &[Planned], exists: Vec<Resource>) -> Self {
-        let flag = if walk.state.deployment == "nemo" { String::new() } else { format!(" --name {}", walk.state.deployment) };
+        let flag = hints::flag(&walk.state.deployment);
         let endpoint = walk.facts.get::<ServeFacts>(StepId::Serve).ok().map(|facts| Endpoint {
             curl: facts.curl(&format!("http://127.0.0.1:{}", connect::PORT)),
             model: facts.model,

@@ -81,14 +81,6 @@ impl Spec {
     pub fn is_hybrid(&self) -> bool {
         self.model.architecture.layers().mamba > 0
     }
-
-    /// What of the topology nobody has run on GPUs, for the reader of manifest and plan.
-    pub fn never_run(&self) -> Option<String> {
-        let topology = self.serve.topology;
-        topology.splits_encode().then(|| {
-            format!("{topology}: {} with pictures encoded by workers of their own (vLLM's --mm-encoder-only and --ec-transfer-config) was never run on GPUs", self.model.title)
-        })
-    }
 }
 
 /// What of topology, form and layout cannot be, each with what can.

@@ -7,7 +7,7 @@ use super::spec::Spec;
 
 /// The cells behind this deployment without a source, as `path (value)`: said in plan and check.
 pub fn unverified(spec: &Spec) -> Vec<String> {
-    let mut found: Vec<String> = spec.never_run().into_iter().collect();
+    let mut found: Vec<String> = Vec::new();
     let mut model = serde_json::to_value(&spec.model).unwrap_or_default();
     if let Some(model) = model.as_object_mut() {
         // The other precisions and other GPUs are none of this deployment's business.

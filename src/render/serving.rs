@@ -41,8 +41,6 @@ pub struct Serving {
     pub by_operator: bool,
     /// Why it is that form.
     pub form_reason: &'static str,
-    /// What nobody has run on GPUs.
-    pub never_run: Option<String>,
     /// Of a DynamoGraphDeployment.
     pub graph: String,
     /// The Service that requests go to.
@@ -89,7 +87,6 @@ impl Serving {
             form,
             by_operator: form.by_operator(),
             form_reason,
-            never_run: spec.never_run(),
             graph: spec.name.clone(),
             service: if form.by_operator() { format!("{}-{FRONTEND}", spec.name) } else { FRONTEND.into() },
             frontend: FRONTEND,

@@ -2,11 +2,23 @@
 
 use kube::Client;
 
+use super::platform;
 use super::serve::with_devices;
+use crate::config::Spec;
+use crate::engine::step::StepId;
 use crate::error::ServiceError;
 use crate::explain::PodFacts;
 use crate::k8s::ready::Readiness;
 use crate::k8s::told::{self, Told};
+
+/// Where the pods of a step are; of no step in particular: those that serve.
+pub fn namespaces(spec: &Spec, step: Option<StepId>) -> Vec<String> {
+    match step {
+        // EKS's own add-ons are in kube-system.
+        Some(StepId::Platform) => [vec!["kube-system".to_owned()], platform::namespaces(spec)].concat(),
+        _ => vec![spec.serve.namespace.clone()],
+    }
+}
 
 /// The pods of these namespaces, in words. Where devices are missing the reason of their plug-in is said, too.
 pub async fn pods(client: &Client, namespaces: &[String]) -> Result<Vec<PodFacts>, ServiceError> {

@@ -17,6 +17,7 @@ use super::Deps;
 use super::facts::{ImagesFacts, NetworkFacts};
 use super::objects::{Objects, look, or_unreachable, steady};
 use crate::aws::eks::Eks;
+use crate::config::Spec;
 use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, all_of, part_of};
 use crate::engine::wait::Look;
 use crate::error::{Resource, ServiceError};
@@ -61,18 +62,8 @@ impl Platform {
         format!("{}-helm", self.deps.spec.name)
     }
 
-    /// Those that charts are installed into and that nobody else makes.
-    fn namespaces(&self) -> Vec<String> {
-        let mut names = vec![NAMESPACE.to_owned()];
-        let others = self.deps.spec.platform.charts.values().map(|chart| chart.namespace.clone()).filter(|name| name != "kube-system" && name != "default");
-        names.extend(others);
-        names.sort();
-        names.dedup();
-        names
-    }
-
     fn namespace_documents(&self) -> anyhow::Result<Vec<Document>> {
-        self.objects().documents(vec![render::namespaces(&self.namespaces())?])
+        self.objects().documents(vec![render::namespaces(&namespaces(&self.deps.spec))?])
     }
 
     async fn look(&self, cx: &Cx, images: &ImagesFacts) -> anyhow::Result<Seen> {
@@ -155,6 +146,16 @@ async fn discovery(client: &kube::Client) -> Result<Part, ServiceError> {
     let conditions = found.status.and_then(|status| status.conditions).unwrap_or_default();
     let established = conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True");
     Ok(if established { Part::There } else { Part::Pending(format!("{DISCOVERY_CRD} is not established yet")) })
+}
+
+/// Those that charts are installed into and that nobody else makes.
+pub(super) fn namespaces(spec: &Spec) -> Vec<String> {
+    let mut names = vec![NAMESPACE.to_owned()];
+    let others = spec.platform.charts.values().map(|chart| chart.namespace.clone()).filter(|name| name != "kube-system" && name != "default");
+    names.extend(others);
+    names.sort();
+    names.dedup();
+    names
 }
 
 #[async_trait]

@@ -19,7 +19,7 @@ pub fn answer<T: Serialize + Display>(manner: Manner, result: &T) {
         // Who reads has seen enough, as `| head -1` does.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
         Err(e) => {
-            let _ = writeln!(anstream::stderr().lock(), "error: the answer cannot be written: {e}");
+            let _ = writeln!(anstream::stderr().lock(), "error: the answer cannot be written: {e}\nnext: give stdout somewhere to go and run it again; what was done stays done");
             std::process::exit(i32::from(Kind::LocalIo.exit_code()));
         }
     }
