@@ -17,8 +17,8 @@ fn main() -> io::Result<()> {
         names.sort();
         let _ = writeln!(text, "const {constant}: &[File] = &[");
         for name in names {
-            let path = Path::new(&root).join(folder).join(format!("{name}.toml"));
-            let _ = writeln!(text, "    ({name:?}, include_str!({path:?})),");
+            // Not the path of this checkout: the build folder is shared, and another checkout may find this list in it.
+            let _ = writeln!(text, "    ({name:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/{folder}/{name}.toml\"))),");
         }
         text.push_str("];\n");
     }
