@@ -14,6 +14,9 @@ use super::error::Answer;
 use super::{ANNOTATION_INPUTS, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_STEP, MANAGER};
 use crate::error::ServiceError;
 
+/// Kinds whose objects have pods that stay.
+const WORKLOADS: [&str; 3] = ["DynamoGraphDeployment", "LeaderWorkerSet", "Deployment"];
+
 /// A manifest with our marks on it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
@@ -52,6 +55,16 @@ impl Document {
         object.labels_mut().extend(owner.labels().map(|(key, value)| (key.to_owned(), value.to_owned())));
         object.annotations_mut().insert(ANNOTATION_INPUTS.to_owned(), digest);
         Ok(Self { resource, object })
+    }
+
+    /// Are there pods behind it that stay?
+    pub fn has_pods(&self) -> bool {
+        WORKLOADS.contains(&self.resource.kind.as_str())
+    }
+
+    /// The same object, in whatever version of its kind.
+    fn is(&self, found: &Found) -> bool {
+        self.resource.kind == found.kind && self.object.namespace() == found.namespace && self.object.name_any() == found.name
     }
 
     /// `Deployment nemo/vllm-worker`
@@ -133,9 +146,7 @@ async fn standing(client: &Client, document: &Document) -> Result<Live, ServiceE
 /// Brings every document that differs to the API server, in waves; gives the titles of those that were written.
 pub async fn apply(client: &Client, documents: &[Document]) -> Result<Vec<String>, ServiceError> {
     let standing = look(client, documents).await?;
-    if let Some((foreign, _)) = documents.iter().zip(&standing).find(|(_, live)| **live == Live::Foreign) {
-        return Err(not_ours(foreign));
-    }
+    none_foreign(documents, &standing)?;
     let mut waves: BTreeMap<u8, Vec<&Document>> = BTreeMap::new();
     for (document, _) in documents.iter().zip(&standing).filter(|(_, live)| **live != Live::Same) {
         waves.entry(document.wave()).or_default().push(document);
@@ -145,6 +156,18 @@ pub async fn apply(client: &Client, documents: &[Document]) -> Result<Vec<String
         written.extend(try_join_all(wave.into_iter().map(|document| patch(client, document, false))).await?);
     }
     Ok(written)
+}
+
+/// Refuses when one of the documents is there and is somebody else's.
+fn none_foreign(documents: &[Document], standing: &[Live]) -> Result<(), ServiceError> {
+    let foreign = documents.iter().zip(standing).find(|(_, live)| **live == Live::Foreign);
+    foreign.map_or(Ok(()), |(document, _)| Err(not_ours(document)))
+}
+
+/// Would [`apply`] bring these documents to the API server? Nothing is stored.
+pub async fn check(client: &Client, documents: &[Document]) -> Result<(), ServiceError> {
+    none_foreign(documents, &look(client, documents).await?)?;
+    dry_run(client, documents).await
 }
 
 /// Asks the API server whether it would take the documents, with strict field validation; nothing is stored.
@@ -205,12 +228,24 @@ pub struct Found {
     pub name: String,
     pub uid: Option<String>,
     pub going: bool,
+    /// A controller made it from something else, and takes it away with that.
+    pub made: bool,
 }
 
 impl Found {
     /// `nemo/vllm-worker`
     pub fn id(&self) -> String {
         self.namespace.as_ref().map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
+    }
+
+    /// Are there pods behind it that stay?
+    pub fn has_pods(&self) -> bool {
+        WORKLOADS.contains(&self.kind)
+    }
+
+    /// `Deployment nemo/vllm-worker`
+    pub fn title(&self) -> String {
+        format!("{} {}", self.kind, self.id())
     }
 }
 
@@ -230,8 +265,14 @@ async fn list_kind(client: &Client, kind: KindOf, selector: &str) -> Result<Vec<
         name: item.name_any(),
         uid: item.uid(),
         going: item.metadata.deletion_timestamp.is_some(),
+        made: item.owner_references().iter().any(|owner| owner.controller == Some(true)),
     };
     Ok(listed.map(|list| list.items.into_iter().map(found).collect()).unwrap_or_default())
+}
+
+/// What was found and is none of the documents: made from earlier settings, and wanted no more.
+pub fn stale(found: Vec<Found>, documents: &[Document]) -> Vec<Found> {
+    found.into_iter().filter(|found| !found.made && !documents.iter().any(|document| document.is(found))).collect()
 }
 
 /// Begins to delete these objects, each only if it is still the one that was found; the order is theirs. Pods of a workload go first.
@@ -339,6 +380,22 @@ mod tests {
         assert_eq!(error.operation, "PATCH services/a");
         assert!(error.message.contains(".spec.replicas") && error.message.contains("kubectl-edit"), "{error}");
         assert_eq!(error.kind(), crate::error::Kind::Conflict);
+    }
+
+    #[test]
+    fn what_no_document_is_any_more_is_stale_but_not_what_a_controller_made() {
+        let documents = [document("Service", "v1"), document("DynamoGraphDeployment", "nvidia.com/v1alpha1")];
+        let found = |kind: &'static str, name: &str, made: bool| Found { kind, namespace: Some("n".into()), name: name.into(), uid: None, going: false, made };
+        let all = vec![
+            found("Service", "a", false),
+            found("Service", "b", false),
+            found("Service", "c", true),
+            found("Deployment", "a", false),
+            found("DynamoGraphDeployment", "a", false),
+            Found { namespace: Some("m".into()), ..found("Service", "a", false) },
+        ];
+        let titles: Vec<_> = stale(all, &documents).iter().map(Found::title).collect();
+        assert_eq!(titles, ["Service n/b", "Deployment n/a", "Service m/a"]);
     }
 
     #[test]

@@ -46,6 +46,36 @@ impl Objects<'_> {
         Ok(())
     }
 
+    /// What carries our labels and is none of the documents: made from other settings.
+    pub async fn stale(&self, client: &kube::Client, documents: &[Document]) -> Result<Vec<Found>, ServiceError> {
+        Ok(k8s::apply::stale(k8s::apply::list(client, self.kinds, self.owner()).await?, documents))
+    }
+
+    /// Deletes what carries our labels and is none of the documents, and waits until it is gone: its pods hold nodes that others need.
+    /// Nothing goes before the API server has said that it takes what comes instead.
+    pub async fn prune(&self, cx: &Cx, client: &kube::Client, documents: &[Document], wait: Wait) -> anyhow::Result<()> {
+        let stale = self.stale(client, documents).await?;
+        if stale.is_empty() {
+            return Ok(());
+        }
+        k8s::apply::check(client, documents).await?;
+        for found in &stale {
+            cx.note(format!("{} is no longer wanted: removed", found.title()));
+        }
+        cx.until("what is no longer wanted to go", wait, || async {
+            steady(async {
+                let (pods, rest): (Vec<_>, Vec<_>) = self.stale(client, documents).await?.into_iter().partition(Found::has_pods);
+                // Pods sign off by the rights and Services that they came with: those go after them.
+                let next = if pods.is_empty() { rest } else { pods };
+                k8s::apply::delete(client, &next, self.kinds).await?;
+                let left = self.stale(client, documents).await?;
+                Ok(left.first().map_or(Look::Ready(()), |found| Look::NotYet(format!("{} is still there", found.title()))))
+            })
+            .await
+        })
+        .await
+    }
+
     /// Deletes what carries our labels and waits until it is gone.
     pub async fn remove(&self, cx: &Cx, wait: Wait) -> anyhow::Result<()> {
         let Some(client) = self.client(cx)? else { return Ok(()) };

@@ -1,6 +1,7 @@
 //! The step `serve`: Dynamo's frontend and the vLLM worker, until the frontend lists the model.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
@@ -11,10 +12,11 @@ use super::Deps;
 use super::facts::{FilesystemFacts, ImagesFacts, ServeFacts, StorageFacts, WeightsFacts};
 use super::objects::{Objects, look, or_unreachable, seen, steady};
 use crate::config::Form;
+use crate::engine::clock;
 use crate::engine::step::{Cx, Digest, Facts, Need, Seen, Step, StepId, Unit, all_of, part_of, table_of};
 use crate::engine::wait::Look;
 use crate::error::{Kind, Resource, ServiceError, fail};
-use crate::k8s::apply::KindOf;
+use crate::k8s::apply::{Found, KindOf, Live};
 use crate::k8s::ready::Readiness;
 use crate::k8s::{self, Answer, Container, Document};
 use crate::render::{self, Rendered, Serving};
@@ -86,9 +88,15 @@ impl Serve {
     async fn look(&self, cx: &Cx, inputs: &Inputs) -> anyhow::Result<Seen> {
         let client = self.deps.kube(cx)?;
         let (serving, documents) = self.documents(inputs)?;
-        let standing = k8s::apply::look(&client, &documents).await?;
-        if let Some(seen) = seen(&documents, &standing) {
-            return Ok(seen);
+        let objects = self.objects();
+        let (standing, stale) = futures::try_join!(k8s::apply::look(&client, &documents), objects.stale(&client, &documents))?;
+        let differs = documents.iter().zip(&standing).any(|(document, live)| *live == Live::Differs && document.has_pods());
+        match seen(&documents, &standing) {
+            Some(foreign @ Seen::Foreign { .. }) => return Ok(foreign),
+            _ if !stale.is_empty() => return Ok(Seen::Broken { why: no_longer_wanted(&serving, &stale) }),
+            Some(Seen::Broken { why }) if differs && stops(&serving) => return Ok(Seen::Broken { why: format!("{why}; {}", downtime(&serving)) }),
+            Some(seen) => return Ok(seen),
+            None => {}
         }
         for name in names(&serving) {
             match readiness(&client, &serving, name).await? {
@@ -141,6 +149,26 @@ async fn readiness(client: &kube::Client, serving: &Serving, name: &'static str)
         Form::Lws if name != serving.frontend => k8s::ready::leader_worker_set(client, &serving.namespace, name).await,
         _ => k8s::ready::deployment(client, &serving.namespace, name).await,
     }
+}
+
+/// What goes because the settings ask for it no more, and what that means for those who send requests.
+fn no_longer_wanted(serving: &Serving, stale: &[Found]) -> String {
+    let titles: Vec<_> = stale.iter().map(Found::title).collect();
+    let words = format!("no longer wanted and removed first: {}", titles.join(", "));
+    // The frontend and what stands before it come back in seconds, engines do not.
+    let engines = stale.iter().any(|found| found.has_pods() && (found.kind != "Deployment" || found.name.starts_with("vllm-")));
+    if engines { format!("{words}; {}", downtime(serving)) } else { words }
+}
+
+/// Does a change of the workers stop all of one kind at once?
+fn stops(serving: &Serving) -> bool {
+    serving.form == Form::Deployments || serving.components.iter().any(|component| component.replicas == 1)
+}
+
+/// Nodes are taken whole: the old pods go before the new ones can load.
+fn downtime(serving: &Serving) -> String {
+    let load = Duration::from_secs(serving.readers * serving.weights_gb * 1000 / serving.read_mb_s);
+    format!("nothing serves until the new workers have loaded (the weights alone take about {})", clock::words(load))
 }
 
 fn of(name: &str) -> ListParams {
@@ -242,6 +270,7 @@ impl Step for Serve {
         super::linted::refuse(&self.rendered(&inputs)?.1)?;
         let (serving, documents) = self.documents(&inputs)?;
         let wait = self.deps.spec.wait.rollout;
+        self.objects().prune(cx, &client, &documents, wait).await?;
         self.objects().apply(cx, &client, &documents, wait).await?;
         self.restart_failed(&client, &serving).await?;
         // All at once: each loads its weights for minutes.

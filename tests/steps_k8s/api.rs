@@ -130,6 +130,7 @@ impl Store {
                     .collect();
                 (200, json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}))
             }
+            ("PATCH", Some(_)) if query.contains_key("dryRun") => (200, serde_json::from_slice(body).unwrap()),
             ("PATCH", Some(name)) => {
                 self.writes.push(format!("PATCH {}", parts.title()));
                 let mut object: Value = serde_json::from_slice(body).unwrap();
@@ -165,6 +166,15 @@ impl Store {
                 object["metadata"]["generation"] = json!(1);
                 let replicas = object["spec"]["replicas"].clone();
                 object["status"] = json!({"observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas});
+            }
+            "leaderworkersets" => {
+                let replicas = object["spec"]["replicas"].clone();
+                let available = json!([{"type": "Available", "status": "True"}]);
+                object["status"] = json!({"replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas, "conditions": available});
+            }
+            "dynamographdeployments" => {
+                object["metadata"]["generation"] = json!(1);
+                object["status"] = json!({"conditions": [{"type": "Ready", "status": "True", "observedGeneration": 1}]});
             }
             "jobs" => {
                 object["status"] = json!({"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": "2026-11-30T12:00:00Z"}], "succeeded": 1});

@@ -8,6 +8,7 @@ mod api;
 mod common;
 mod deployment;
 mod platform;
+mod prune;
 mod storage;
 
 use deployment::Deployment;
