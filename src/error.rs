@@ -181,8 +181,8 @@ impl Resource {
     }
 
     /// The same where it can be told: not when something bills and no price at all is known.
-    pub fn hourly_if_known(resources: &[Self]) -> Option<f64> {
-        let unknown = resources.iter().any(|resource| resource.bills) && resources.iter().all(|resource| resource.usd_per_hour.is_none());
+    pub fn hourly_if_known<'a>(resources: impl IntoIterator<Item = &'a Self> + Clone) -> Option<f64> {
+        let unknown = resources.clone().into_iter().any(|resource| resource.bills) && resources.clone().into_iter().all(|resource| resource.usd_per_hour.is_none());
         (!unknown).then(|| Self::hourly(resources))
     }
 

@@ -6,6 +6,7 @@ use crate::engine::step::StepId;
 use crate::error::Failure;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo apply\n  nemo apply --set serve.max_model_len=131072")]
 pub struct Args {
     #[command(flatten)]
     settings: Settings,

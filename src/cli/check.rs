@@ -6,6 +6,7 @@ use crate::error::Failure;
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo check --instance p5en.48xlarge --region us-east-2\n  nemo check --output json")]
 pub struct Args {
     #[command(flatten)]
     settings: Settings,

@@ -17,6 +17,7 @@ use crate::ui;
 const LISTING_LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo cleanup\n  nemo cleanup --from serve --yes   # nodes, weights and images stay")]
 pub struct Args {
     /// Remove only this step and what stands on it
     #[arg(long, value_name = "STEP")]
@@ -41,7 +42,8 @@ impl fmt::Display for Answer {
         write!(f, "{} resources removed; ", self.removed.len())?;
         match self.left.len() {
             0 => write!(f, "listed again: nothing of {:?} is left", self.deployment),
-            _ => write!(f, "these stay:\n{}", ui::resources(&self.left)),
+            // They were shown before the question.
+            kept => write!(f, "{kept} of {:?} stay (nemo status)", self.deployment),
         }
     }
 }

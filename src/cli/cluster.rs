@@ -16,6 +16,7 @@ use crate::steps::facts::ClusterFacts;
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo cluster create --instance p5en.48xlarge\n  nemo cluster delete")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

@@ -14,6 +14,7 @@ use crate::error::{Failure, Kind, fail};
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo config init\n  nemo config show --instance p5.48xlarge\n  nemo config schema > nemo.schema.json")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -48,8 +49,9 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     Ok(())
 }
 
-#[derive(Debug, Serialize)]
-struct Shown {
+/// The answer of `nemo config show`.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub(super) struct Shown {
     kind: &'static str,
     settings: config::Layers,
 }
@@ -60,8 +62,9 @@ impl fmt::Display for Shown {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Written {
+/// The answer of `nemo config init`.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub(super) struct Written {
     kind: &'static str,
     path: PathBuf,
 }

@@ -16,6 +16,7 @@ use crate::ui;
 pub(super) const PORT: u16 = 8000;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo connect\n  nemo connect --port 9000")]
 pub struct Args {
     /// Port on 127.0.0.1; 0: any that is free
     #[arg(long, value_name = "PORT", default_value_t = PORT)]

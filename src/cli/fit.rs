@@ -6,6 +6,9 @@ use crate::fit::{Inputs, answer};
 use crate::{config, ui};
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nemo fit --model nemotron-3-ultra --precision nvfp4\n  nemo fit --model nemotron-3-super --instance p5.48xlarge --max-model-len 131072 --concurrency 16"
+)]
 pub struct Args {
     #[command(flatten)]
     settings: Settings,

@@ -15,6 +15,7 @@ use crate::error::{Failure, ServiceError};
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo image push\n  nemo image list")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -55,7 +56,7 @@ struct Image {
 
 /// The answer of `nemo image list`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
-struct Answer {
+pub(super) struct Answer {
     kind: &'static str,
     deployment: String,
     images: Vec<Image>,
@@ -95,5 +96,7 @@ async fn stored(ecr: &Ecr, deployment: &str) -> Result<Vec<Image>, ServiceError>
         let images = images.unwrap_or_default().into_iter().filter(|_| ours);
         Ok::<_, ServiceError>(images.map(|image| Image { uri: repository.uri.clone(), tags: image.tags, digest: image.digest, bytes: image.bytes }).collect::<Vec<_>>())
     };
-    Ok(try_join_all(repositories.into_iter().map(of)).await?.concat())
+    let mut images = try_join_all(repositories.into_iter().map(of)).await?.concat();
+    images.sort_by(|a, b| (&a.uri, &a.tags, &a.digest).cmp(&(&b.uri, &b.tags, &b.digest)));
+    Ok(images)
 }

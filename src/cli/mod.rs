@@ -174,6 +174,11 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {
+            // Which output was asked for is among the arguments that cannot be understood.
+            if e.use_stderr() && std::env::args_os().any(|word| word == "json" || word == "--output=json") {
+                let said = e.to_string();
+                ui::failure_json(&Failure::new(Kind::Usage, said.lines().next().unwrap_or_default().trim_start_matches("error: ")).hint("nemo --help"));
+            }
             let _ = e.print();
             return ExitCode::from(if e.use_stderr() { Kind::Usage.exit_code() } else { 0 });
         }
@@ -221,5 +226,31 @@ async fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Config(args) => config::run(args, global).await,
         Command::Completions(args) => completions::run(args, global).await,
         Command::Agent(args) => agent::run(args).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// The commands of a text, one a line: without comments, and up to a pipe or a redirection.
+    fn commands(text: &str) -> Vec<&str> {
+        let lines = text.lines().map(|line| line.split(['#', '|', '>']).next().unwrap_or_default().trim());
+        lines.filter(|line| line.starts_with("nemo ") && !line.contains(['[', '`'])).collect()
+    }
+
+    #[test]
+    fn every_example_is_understood() {
+        let helps: Vec<String> = Cli::command().get_subcommands().filter_map(|command| command.get_after_help()).map(ToString::to_string).collect();
+        let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+        let examples: Vec<&str> = helps.iter().flat_map(|help| commands(help)).chain(commands(&readme)).collect();
+        assert!(helps.len() > 10 && examples.len() > 40, "{} {}", helps.len(), examples.len());
+        for example in examples {
+            if let Err(wrong) = Cli::try_parse_from(example.split_whitespace()) {
+                panic!("{example}: {wrong}");
+            }
+        }
     }
 }

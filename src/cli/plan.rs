@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::up::{Selection, checked_plan};
+use super::up::{Checked, Selection, checked_plan};
 use super::{Access, Global, Session, Settings};
 use crate::engine::plan::Planned;
 use crate::engine::step::StepId;
@@ -12,6 +12,7 @@ use crate::error::{Failure, Kind};
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo plan --instance p5en.48xlarge\n  nemo plan --check   # in a pipeline: 20 when there is something to do")]
 pub struct Args {
     #[command(flatten)]
     settings: Settings,
@@ -29,7 +30,8 @@ pub(super) struct Answer {
     kind: &'static str,
     deployment: String,
     plan: Vec<Planned>,
-    usd_per_hour: f64,
+    /// US dollars of everything in the plan; null where no price is known.
+    usd_per_hour: Option<f64>,
 }
 
 impl fmt::Display for Answer {
@@ -41,7 +43,8 @@ impl fmt::Display for Answer {
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     let session = Session::open(global, &args.settings, Access::Read).await?;
     let selection = args.to.map_or(Selection::All, Selection::UpTo);
-    let (walk, plan) = checked_plan(&session, &selection).await?;
+    let Checked { report, walk, plan } = checked_plan(&session, &selection).await?;
+    report.iter().for_each(|report| ui::say(session.manner, report));
     let acts = plan.acts();
     let refusal = plan.refusal();
     let answer = Answer { kind: "plan", deployment: session.spec.name.clone(), usd_per_hour: plan.usd_per_hour(), plan: plan.planned };

@@ -15,6 +15,7 @@ use crate::steps::storage;
 use crate::{render, ui};
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo render --out manifests/\n  nemo render | kubectl diff -f -\n  nemo render --topology pipeline-parallel --as lws --nodes 2")]
 pub struct Args {
     #[command(flatten)]
     settings: Settings,

@@ -31,4 +31,8 @@ fn are_what_the_types_say() {
     published::<super::explain::RuleAnswer>("rule");
     published::<crate::check::Report>("check");
     published::<crate::fit::Answer>("fit");
+    published::<super::config::Shown>("config-show");
+    published::<super::config::Written>("config-init");
+    published::<super::image::Answer>("image-list");
+    published::<super::weights::Answer>("weights-status");
 }

@@ -13,6 +13,7 @@ use crate::error::{Failure, Resource};
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo status\n  nemo status --output json")]
 pub struct Args {
     #[command(flatten)]
     settings: Settings,

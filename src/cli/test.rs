@@ -15,6 +15,7 @@ use crate::steps::test::{Test, ask};
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo test\n  nemo test --output json")]
 pub struct Args {
     #[command(flatten)]
     settings: Settings,

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Access, Global, Session, Settings, cluster, connect, hints};
+use crate::check::Report;
 use crate::config::Pins;
 use crate::engine::event::EventKind;
 use crate::engine::plan::Planned;
@@ -13,9 +14,12 @@ use crate::engine::step::StepId;
 use crate::engine::walk::{Plan, Walk};
 use crate::error::{Failure, Resource};
 use crate::steps::facts::{BenchFacts, ServeFacts};
-use crate::ui::{self, Output};
+use crate::ui;
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nemo up --instance p5en.48xlarge\n  nemo up --model nemotron-3-super --precision fp8 --to weights\n  nemo up --topology disaggregated --nodes 2 --yes --output json"
+)]
 pub struct Args {
     #[command(flatten)]
     pub settings: Settings,
@@ -60,6 +64,15 @@ impl Selection {
             Self::Only(steps) => steps.iter().copied().collect(),
         }
     }
+
+    fn nothing_to_do(&self) -> &'static str {
+        match self {
+            Self::Only(steps) if *steps == [StepId::Bench] => {
+                "measured before, and nothing that it was measured on has changed: nothing to do (--set bench.seed=43 measures with other prompts)"
+            }
+            _ => "everything is there: nothing to do",
+        }
+    }
 }
 
 /// Check, plan, ask, walk: what `up` and every subcommand that makes something does.
@@ -72,10 +85,15 @@ pub async fn go(global: &Global, settings: &Settings, go: &Go, selection: Select
 }
 
 async fn walk(session: &Session, go: &Go, selection: &Selection) -> Result<Summary, Failure> {
-    let (mut walk, plan) = checked_plan(session, selection).await?;
+    let Checked { report, mut walk, plan } = checked_plan(session, selection).await?;
     walk.jobs = go.jobs.map_or(usize::MAX, usize::from);
     session.events.send(None, EventKind::Planned { plan: plan.planned.clone() });
-    if let Some(refusal) = walk.unmet(&plan, &selection.steps(&walk)).or_else(|| plan.refusal()) {
+    // What has to come first is said in two lines: neither check nor plan has more to tell.
+    if let Some(unmet) = walk.unmet(&plan, &selection.steps(&walk)) {
+        return Err(unmet);
+    }
+    report.iter().for_each(|report| ui::say(session.manner, report));
+    if let Some(refusal) = plan.refusal() {
         ui::say(session.manner, ui::plan(&plan.planned));
         return Err(refusal);
     }
@@ -85,7 +103,7 @@ async fn walk(session: &Session, go: &Go, selection: &Selection) -> Result<Summa
             ui::confirm(session.manner, "Make this?", &session.stop).await?;
         }
     } else {
-        ui::say(session.manner, "everything is there: nothing to do");
+        ui::say(session.manner, selection.nothing_to_do());
     }
     let planned = plan.planned.clone();
     let exists = walk.run(plan).await;
@@ -99,15 +117,23 @@ async fn walk(session: &Session, go: &Go, selection: &Selection) -> Result<Summa
     Ok(Summary::new(&walk, &planned, exists))
 }
 
+/// What is known before anything is made.
+pub struct Checked {
+    /// The answers of the check, where they are new.
+    pub report: Option<Report>,
+    pub walk: Walk,
+    pub plan: Plan,
+}
+
 /// Asks the check's questions and looks at the steps: both at once when what the looks need is pinned already.
-pub async fn checked_plan(session: &Session, selection: &Selection) -> Result<(Walk, Plan), Failure> {
-    let look = async |pins: Pins, account: &str| -> Result<(Walk, Plan), Failure> {
+pub async fn checked_plan(session: &Session, selection: &Selection) -> Result<Checked, Failure> {
+    let look = async |report: Option<Report>, pins: Pins, account: &str| -> Result<Checked, Failure> {
         let (_, mut walk) = session.walk(pins, account)?;
         let steps = selection.steps(&walk);
         let plan = walk.plan(&steps).await?;
-        Ok((walk, plan))
+        Ok(Checked { report, walk, plan })
     };
-    let refuse = |report: &crate::check::Report| -> Result<(), Failure> {
+    let refuse = |report: &Report| -> Result<(), Failure> {
         match report.failure() {
             Some(failure) => {
                 ui::say(session.manner, report);
@@ -117,18 +143,16 @@ pub async fn checked_plan(session: &Session, selection: &Selection) -> Result<(W
         }
     };
     if let (Some(noted), Some(state)) = (session.pins()?, &session.noted) {
-        let (checked, looked) = tokio::join!(session.check(), look(noted.clone(), &state.account));
+        let (checked, looked) = tokio::join!(session.check(), look(None, noted.clone(), &state.account));
         let (report, pins) = checked?;
         refuse(&report)?;
         // Settings that changed since are resolved anew: then the look was at the wrong thing.
-        return if pins == noted { looked } else { look(pins, &state.account).await };
+        return if pins == noted { looked } else { look(None, pins, &state.account).await };
     }
     let (report, pins) = session.check().await?;
     refuse(&report)?;
-    if session.manner.output == Output::Human {
-        ui::say(session.manner, &report);
-    }
-    look(pins, report.account.as_deref().unwrap_or_default()).await
+    let account = report.account.clone().unwrap_or_default();
+    look(Some(report), pins, &account).await
 }
 
 /// The command that makes the first step that is not done: they are in the order in which people take them.
@@ -155,7 +179,8 @@ pub struct Summary {
     /// Steps that were acted on.
     changed: Vec<StepId>,
     exists: Vec<Resource>,
-    usd_per_hour: f64,
+    /// US dollars of what exists; null where no price is known.
+    usd_per_hour: Option<f64>,
     /// Commands to go on with.
     next: Vec<String>,
 }
@@ -188,7 +213,7 @@ impl Summary {
             endpoint,
             bench: walk.facts.get(StepId::Bench).ok(),
             changed: planned.iter().filter(|planned| planned.verdict.acts()).map(|planned| planned.step).collect(),
-            usd_per_hour: Resource::hourly(&exists),
+            usd_per_hour: Resource::hourly_if_known(&exists),
             exists,
             next,
         }

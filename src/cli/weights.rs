@@ -12,6 +12,7 @@ use crate::steps::facts::WeightsFacts;
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo weights download\n  nemo weights status")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -42,7 +43,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
 
 /// The answer of `nemo weights status`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
-struct Answer {
+pub(super) struct Answer {
     kind: &'static str,
     repository: String,
     /// Empty until the deployment is planned.

@@ -12,7 +12,7 @@ use super::nearest::did_you_mean;
 use super::rules::rule;
 
 /// Where a setting's value is from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(tag = "layer", rename_all = "kebab-case")]
 pub enum Origin {
     /// `configs/defaults.toml`.
@@ -46,10 +46,11 @@ impl fmt::Display for Origin {
 }
 
 /// One setting as it is in force.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Setting {
     /// `gpu.nodes`
     pub key: String,
+    #[schemars(with = "serde_json::Value")]
     pub value: toml::Value,
     pub origin: Origin,
     /// From the comment in `configs/defaults.toml`.
@@ -57,7 +58,7 @@ pub struct Setting {
 }
 
 /// All settings in force, in the order of `configs/defaults.toml`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Layers(Vec<Setting>);
 

@@ -1,5 +1,7 @@
 //! From layers to one checked [`Spec`].
 
+use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::files;
@@ -92,6 +94,19 @@ pub fn resolve(inputs: &Inputs) -> anyhow::Result<(Spec, Layers)> {
     Ok((spec, layers))
 }
 
+/// Bytes; the sample with every setting is a hundredth of it.
+const LONGEST: usize = 1_000_000;
+
+/// The bytes of a file, one more than [`LONGEST`] at most. Only a file that was asked for may be a pipe (`--config <(…)`): opening one that nobody writes to does not end.
+fn read(path: &Path, asked_for: bool) -> std::io::Result<Vec<u8>> {
+    if !asked_for && std::fs::metadata(path)?.file_type().is_fifo() {
+        return Err(std::io::Error::other("a pipe, not a file; --config reads one"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(LONGEST as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// `nemo.toml`, if there is one.
 fn read_file(inputs: &Inputs) -> anyhow::Result<Option<(PathBuf, String)>> {
     // As the user would type it: the working folder is where they are.
@@ -99,7 +114,10 @@ fn read_file(inputs: &Inputs) -> anyhow::Result<Option<(PathBuf, String)>> {
         Some(file) => (file.clone(), inputs.working_folder.join(file)),
         None => (PathBuf::from("nemo.toml"), inputs.working_folder.join("nemo.toml")),
     };
-    match std::fs::read(&path) {
+    match read(&path, inputs.file.is_some()) {
+        Ok(bytes) if bytes.len() > LONGEST => {
+            Err(fail(Kind::Config, format!("{}: larger than {} kB: that is no settings file", shown.display(), LONGEST / 1000)).hint("nemo config init writes one").into())
+        }
         Ok(bytes) => {
             let text = String::from_utf8(bytes).map_err(|e| {
                 let line = e.as_bytes().iter().take(e.utf8_error().valid_up_to()).filter(|byte| **byte == b'\n').count() + 1;

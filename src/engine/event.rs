@@ -41,8 +41,8 @@ pub enum EventKind {
     Finished { changed: bool, seconds: f64 },
     /// The step failed.
     Failed { failure: FailureShown },
-    /// The walk is over. `exists` and `usd_per_hour`: what exists now because of us.
-    Ended { ok: bool, seconds: f64, exists: Vec<Resource>, usd_per_hour: f64 },
+    /// The walk is over. `exists` and `usd_per_hour`: what exists now because of us; no price where none is known.
+    Ended { ok: bool, seconds: f64, exists: Vec<Resource>, usd_per_hour: Option<f64> },
 }
 
 /// A failure as JSON shows it.

@@ -56,9 +56,9 @@ impl Plan {
         })
     }
 
-    /// US dollars an hour of everything in the plan, as far as prices are known.
-    pub fn usd_per_hour(&self) -> f64 {
-        Resource::hourly(self.planned.iter().flat_map(|planned| &planned.makes))
+    /// US dollars an hour of everything in the plan; `None` where something bills and no price is known.
+    pub fn usd_per_hour(&self) -> Option<f64> {
+        Resource::hourly_if_known(self.planned.iter().flat_map(|planned| &planned.makes))
     }
 }
 
@@ -144,7 +144,7 @@ impl Walk {
                 let met = matches!(plan.seen.get(&need.step), Some(Seen::Ready { .. }))
                     || noted.is_some_and(|note| note.status == Status::Done || need.part.is_some_and(|part| note.parts.iter().any(|p| p == part)));
                 if !met {
-                    let mut failure = Failure::new(Kind::Usage, format!("{id} needs {need}, which is not there")).hint(format!("nemo up --to {}", need.step));
+                    let mut failure = Failure::new(Kind::Usage, format!("needs {need}, which is not there")).hint(format!("nemo up --to {}", need.step));
                     failure.step = Some(id.as_str());
                     return Some(failure);
                 }
@@ -159,7 +159,7 @@ impl Walk {
         // With nothing to do the looks of a moment ago are the answer; with something, each step looks again before it acts.
         let result = if plan.acts() || plan.refusal().is_some() { Run::new(self, &plan).go(self).await } else { self.keep_all(plan) };
         let exists = self.existing(self.steps.keys().copied().collect(), LISTING_LIMIT).await;
-        let usd_per_hour = Resource::hourly(&exists);
+        let usd_per_hour = Resource::hourly_if_known(&exists);
         self.events.send(None, EventKind::Ended { ok: result.is_ok(), seconds: began.elapsed().as_secs_f64(), exists: exists.clone(), usd_per_hour });
         match result {
             Ok(()) => Ok(exists),

@@ -9,8 +9,9 @@ use crate::engine::clock;
 use crate::engine::event::{Event, EventKind};
 use crate::engine::step::{StepId, Unit};
 
-/// The same wait, or progress of the same thing, is told again after so long.
-const AGAIN: SignedDuration = SignedDuration::from_secs(10);
+/// The same wait, or progress of the same thing, is told again after so long: less than the ten seconds between two looks at AWS, of which one may come
+/// a moment early and would leave twenty seconds of silence.
+const AGAIN: SignedDuration = SignedDuration::from_secs(8);
 
 #[derive(Default)]
 pub(super) struct Lines {
@@ -70,7 +71,7 @@ pub(super) fn words(kind: &EventKind) -> String {
         EventKind::Progress { what, done, total, unit } => format!("{what}: {}", amount(*done, *total, *unit, None)),
         EventKind::Note { text } => text.clone(),
         EventKind::Retrying { what, why, attempt } => format!("{what} failed and is tried again (attempt {attempt}): {why}"),
-        EventKind::Reached { part } => format!("{part} is there"),
+        EventKind::Reached { part } => format!("{part}: ready"),
         EventKind::Finished { changed: true, seconds } => format!("done in {}", clock::words(Duration::from_secs_f64(*seconds))),
         EventKind::Finished { .. } => "is there already".into(),
         EventKind::Failed { failure } => format!("FAILED: {}", failure.message),

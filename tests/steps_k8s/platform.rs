@@ -79,6 +79,36 @@ async fn a_namespace_with_what_others_made_stays_and_the_rest_goes() {
 }
 
 #[tokio::test]
+async fn the_charts_stay_while_others_have_objects_of_theirs() {
+    let emulator = Emulator::start(FACTOR, None).await;
+    let deployment = deployment(&emulator).await;
+    deployment.up(StepId::Platform).await.unwrap();
+    let names = json!({"kind": "LeaderWorkerSet", "plural": "leaderworkersets"});
+    let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/leaderworkersets.leaderworkerset.x-k8s.io";
+    deployment.api.put(
+        crd,
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "leaderworkersets.leaderworkerset.x-k8s.io"},
+            "spec": {"group": "leaderworkerset.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [{"name": "v1", "served": true, "storage": true}]}}),
+    );
+    let put = |namespace: &str, name: &str, metadata: serde_json::Value| {
+        let mut object = json!({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": metadata});
+        object["metadata"]["name"] = json!(name);
+        object["metadata"]["namespace"] = json!(namespace);
+        deployment.api.put(&format!("/apis/leaderworkerset.x-k8s.io/v1/namespaces/{namespace}/leaderworkersets/{name}"), object);
+    };
+    put("bob", "his", json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}));
+    put("nemo", "ours", json!({"labels": {"app.kubernetes.io/managed-by": "nemo", "nemo.dev/deployment": "nemo"}}));
+    put("bob", "made", json!({"ownerReferences": [{"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeployment", "name": "g", "uid": "u"}]}));
+    let before = deployment.api.writes().len();
+    let failures = deployment.try_remove(StepId::Platform).await;
+    let [failure] = failures.as_slice() else { panic!("{failures:?}") };
+    assert_eq!(failure.kind, nemo::error::Kind::Conflict);
+    assert!(failure.message.ends_with("others made with them: LeaderWorkerSet bob/his"), "{}", failure.message);
+    assert_eq!(deployment.api.writes().len(), before, "nothing is touched");
+    assert!(deployment.api.get(crd).is_some());
+}
+
+#[tokio::test]
 async fn goes_on_where_a_kill_left_it() {
     let emulator = Emulator::start(FACTOR, None).await;
     let deployment = deployment(&emulator).await;
