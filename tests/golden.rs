@@ -51,6 +51,47 @@ fn every_topology_in_every_form_is_as_in_its_golden_folder() {
     }
 }
 
+/// Those who make GPU nodes that `nemo up` does not make.
+const OTHER_COMPUTES: [&str; 2] = ["auto-mode", "hyperpod"];
+
+#[test]
+fn the_other_makers_of_nodes_have_golden_folders_too() {
+    for compute in OTHER_COMPUTES {
+        for (topology, form) in [("aggregated", "deployments"), ("pipeline-parallel", "lws"), ("disaggregated", "dgd-v1beta1")] {
+            let settings = [("compute", compute), ("serve.topology", topology), ("serve.form", form), ("gpu.nodes", "3")];
+            for rendered in serving(&serving_values(&settings)).unwrap() {
+                golden(&format!("{compute}-p5en.48xlarge-bf16-{topology}-{form}"), &rendered);
+            }
+        }
+    }
+}
+
+/// What pods are on those nodes differs by the nodes' labels alone, in every topology and form.
+#[test]
+fn who_makes_the_nodes_is_seen_in_their_labels_and_nowhere_else() {
+    let of_nodes = |line: &str| {
+        ["p5en.48xlarge", "eks.amazonaws.com/compute-type", "sagemaker.amazonaws.com/node-health-status", "[auto]", "[Schedulable]", "operator: In"]
+            .iter()
+            .any(|mark| line.contains(mark))
+    };
+    let rest = |settings: &[(&str, &str)]| -> Vec<String> {
+        let rendered = serving(&serving_values(settings)).unwrap();
+        rendered.iter().flat_map(|file| file.text.lines()).filter(|line| !of_nodes(line)).map(str::to_owned).collect()
+    };
+    let labels = |settings: &[(&str, &str)]| serving(&serving_values(settings)).unwrap().iter().map(|file| file.text.matches("[ml.p5en.48xlarge]").count()).sum::<usize>();
+    for (name, mut settings) in every_form() {
+        let managed = rest(&settings);
+        assert_eq!(labels(&settings), 0, "{name}");
+        for compute in OTHER_COMPUTES {
+            settings.push(("compute", compute));
+            assert_eq!(rest(&settings), managed, "{name} {compute}");
+            assert_eq!(labels(&settings) > 0, compute == "hyperpod", "{name} {compute}");
+            assert_eq!(spec(&settings).charts().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["dynamo-platform", "lws"]);
+            settings.pop();
+        }
+    }
+}
+
 #[test]
 fn every_document_is_an_object_with_a_name_and_carries_our_marks() {
     for rendered in everything() {
@@ -187,6 +228,30 @@ fn every_model_renders_and_its_command_lines_are_accepted() {
         }
     }
     assert!(rendered.len() >= 15, "{rendered:?}");
+}
+
+/// The older set of versions: what it can load is rendered so that the lint, which knows its parsers, finds nothing; the rest is refused.
+#[test]
+fn the_older_set_serves_what_it_can_load() {
+    let folder = std::env::temp_dir().join("nowhere");
+    let (mut rendered, mut refused) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+    for name in model_names() {
+        for precision in model(name, "test").unwrap().precisions.into_keys() {
+            for (form, mut settings) in every_form() {
+                settings.extend([("model", name), ("precision", precision.as_str()), ("platform.set", "1.4")]);
+                let flags = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+                match load(&Inputs { working_folder: folder.clone(), file: None, env: Vec::new(), flags }) {
+                    Ok(_) => {
+                        assert_eq!(would_not_serve(&settings), Vec::<String>::new(), "{name} {precision} {form}");
+                        rendered.insert(name);
+                    }
+                    Err(error) if error.to_string().contains("cannot load below vLLM") => drop(refused.insert(name)),
+                    Err(error) => assert!(error.to_string().contains("takes 16 GPUs") || error.to_string().contains("does not fit"), "{name} {precision} {form}: {error}"),
+                }
+            }
+        }
+    }
+    assert!(rendered.contains("nemotron-3-ultra") && refused.contains("nemotron-3.5-super-vl") && rendered.is_disjoint(&refused), "{rendered:?} {refused:?}");
 }
 
 #[test]

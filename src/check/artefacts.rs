@@ -37,7 +37,7 @@ pub(super) async fn images(http: &reqwest::Client, spec: &Spec, pins: Option<&Pi
 
 /// `chart-*`: there and a chart.
 pub(super) async fn charts(http: &reqwest::Client, spec: &Spec, pins: Option<&Pins>) -> (Vec<Answered>, BTreeMap<String, ChartPin>) {
-    let asked = spec.platform.charts.iter().map(async |(name, source)| {
+    let asked = spec.charts().map(async |(name, source)| {
         let question = Question::new(format!("chart-{name}"));
         if let Some(pin) = pins.and_then(|pins| pins.charts.get(name)).filter(|pin| pin.reference == source.reference) {
             return (question.ok(format!("{} pinned to {}", pin.reference, short(&pin.digest))), Some((name.clone(), pin.clone())));

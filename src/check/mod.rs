@@ -4,6 +4,7 @@
 mod account;
 mod artefacts;
 mod capacity;
+mod compute;
 mod filesystem;
 mod fit;
 mod hub;

@@ -2,7 +2,7 @@
 
 use super::capacity::{self, Seen};
 use super::report::{Answered, Question, Report, Verdict};
-use super::{account, artefacts, filesystem, fit, hub, names, network, price, zone};
+use super::{account, artefacts, compute, filesystem, fit, hub, names, network, price, zone};
 use crate::aws::ec2::Ec2;
 use crate::aws::{Aws, quotas};
 use crate::config::{Pins, Spec, unverified};
@@ -32,6 +32,7 @@ pub async fn run(inputs: Inputs<'_>) -> (Report, Pins) {
     answers.extend(answers_of_hub);
     answers.extend(images);
     answers.extend(charts);
+    answers.push(compute::compute(spec));
     answers.push(filesystem::size(spec, weights.as_ref()));
     answers.push(fit::fit(spec));
     resolved.images = image_pins;

@@ -180,6 +180,15 @@ async fn the_file_tells_who_may_read_and_the_pins_have_its_checksums() {
     }
 }
 
+#[test]
+fn nodes_that_nemo_does_not_make_are_refused_with_what_can_be_done() {
+    let asked = |name| super::compute::compute(&spec(&[("compute", name)]));
+    assert_eq!(asked("managed-node-groups").verdict, Verdict::Ok);
+    let refused = asked("hyperpod");
+    assert_eq!((refused.verdict, refused.kind), (Verdict::Red, Some(Kind::Config)));
+    assert!(refused.answer.starts_with("SageMaker HyperPod with EKS: its manifests are rendered"), "{}", refused.answer);
+}
+
 #[tokio::test]
 async fn a_pinned_commit_is_read_at_and_not_looked_up_again() {
     let server = MockServer::start().await;

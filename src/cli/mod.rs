@@ -93,6 +93,9 @@ pub struct Settings {
     /// Precision of the model, such as bf16
     #[arg(long, value_name = "PRECISION")]
     pub precision: Option<String>,
+    /// Who makes the GPU nodes: managed-node-groups; auto-mode and hyperpod are rendered only
+    #[arg(long, value_name = "COMPUTE")]
+    pub compute: Option<String>,
     /// Number of GPU nodes
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
@@ -117,6 +120,7 @@ impl Settings {
             ("instance", self.instance.clone()),
             ("model", self.model.clone()),
             ("precision", self.precision.clone()),
+            ("compute", self.compute.clone()),
             ("gpu.nodes", self.nodes.map(|n| n.to_string())),
             ("gpu.zone", self.zone.clone()),
             ("serve.topology", self.topology.clone()),

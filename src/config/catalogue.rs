@@ -61,6 +61,31 @@ pub struct Instance {
     pub settings: toml::Table,
 }
 
+/// Who makes the GPU nodes (`configs/compute.toml`), and what of that the manifests have to know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compute {
+    pub title: String,
+    /// `nemo up` makes such nodes.
+    pub walked: bool,
+    /// Before the type in the label `node.kubernetes.io/instance-type`.
+    pub instance_type_prefix: String,
+    /// What GPU pods ask of a node beside its type.
+    pub node_labels: Vec<NodeLabel>,
+    /// Charts of the platform's set that are there already.
+    pub brings: Vec<String>,
+    pub source: String,
+    pub read: String,
+}
+
+/// A label of a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeLabel {
+    pub key: String,
+    pub value: String,
+}
+
 /// The service quota that an on-demand instance counts against, in vCPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,6 +108,14 @@ pub struct PlatformSet {
     pub dynamo: VersionCell,
     pub vllm: VersionCell,
     pub aiperf: VersionCell,
+    pub lws: VersionCell,
+    /// In the serving image; `None`: not known for this set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub efa_installer: Option<VersionCell>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grove: Option<VersionCell>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kai_scheduler: Option<VersionCell>,
     pub images: BTreeMap<String, ImageSource>,
     pub charts: BTreeMap<String, ChartSource>,
     pub addons: Addons,
@@ -127,6 +160,9 @@ pub struct ChartSource {
     pub reference: String,
     /// Where it is installed.
     pub namespace: String,
+    /// Whether helm may bring an installed release to another version.
+    #[serde(default = "yes")]
+    pub in_place_upgrade: bool,
     #[serde(default)]
     pub source: Option<String>,
     #[serde(default)]
@@ -140,4 +176,8 @@ pub struct ChartSource {
 #[serde(deny_unknown_fields)]
 pub struct Addons {
     pub names: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
 }

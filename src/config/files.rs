@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use super::catalogue::{Instance, PlatformSet};
+use super::catalogue::{Compute, Instance, PlatformSet};
 use super::fit::{Assumptions, PublishedGpus};
 use super::model::Model;
 use super::nearest::did_you_mean;
@@ -10,6 +10,7 @@ use crate::error::{Kind, fail};
 
 /// The lowest layer; also where the settings' names, types and descriptions come from.
 pub(super) const DEFAULTS: &str = include_str!("../../configs/defaults.toml");
+const COMPUTE: &str = include_str!("../../configs/compute.toml");
 const FIT: &str = include_str!("../../configs/fit.toml");
 const PUBLISHED_GPUS: &str = include_str!("../../configs/published-gpus.toml");
 const PLATFORM: &str = include_str!("../../configs/platform.toml");
@@ -66,6 +67,13 @@ pub(super) fn platform(name: &str, at: &str) -> anyhow::Result<(String, Platform
     }
 }
 
+/// Who makes the GPU nodes, by name.
+pub(super) fn compute(name: &str, at: &str) -> anyhow::Result<Compute> {
+    let mut all: std::collections::BTreeMap<String, Compute> = parse("configs/compute.toml", COMPUTE)?;
+    let known: Vec<String> = all.keys().cloned().collect();
+    all.remove(name).ok_or_else(|| unknown("way to make GPU nodes", "configs/compute.toml", name, at, &known.iter().map(String::as_str).collect::<Vec<_>>()))
+}
+
 fn find<T: DeserializeOwned>(folder: &str, what: &str, files: &[File], name: &str, at: &str) -> anyhow::Result<T> {
     match files.iter().find(|(file, _)| *file == name) {
         Some((file, text)) => parse(&format!("configs/{folder}/{file}.toml"), text),
@@ -102,6 +110,9 @@ mod tests {
         }
         for (name, _) in MODELS {
             assert_eq!(model(name, "test").unwrap().name, *name);
+        }
+        for name in ["managed-node-groups", "auto-mode", "hyperpod"] {
+            assert_eq!(compute(name, "test").unwrap().walked, name == "managed-node-groups");
         }
         let (name, set) = platform("", "test").unwrap();
         assert_eq!(name, "1.6");

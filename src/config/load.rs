@@ -34,6 +34,7 @@ const OWN_FLAGS: &[(&str, &str)] = &[
     ("instance", "--instance"),
     ("model", "--model"),
     ("precision", "--precision"),
+    ("compute", "--compute"),
     ("gpu.nodes", "--nodes"),
     ("gpu.zone", "--zone"),
     ("serve.topology", "--topology"),
@@ -69,6 +70,7 @@ pub fn resolve(inputs: &Inputs) -> anyhow::Result<(Spec, Layers)> {
         let known: Vec<_> = model.precisions.keys().map(String::as_str).collect();
         files::unknown("precision", &format!("configs/models/{}.toml", model.name), &settings.precision, &layers.place("precision"), &known)
     })?;
+    let compute = files::compute(&settings.compute, &layers.place("compute"))?;
     let spec = Spec {
         name: settings.name,
         region: settings.region,
@@ -77,6 +79,8 @@ pub fn resolve(inputs: &Inputs) -> anyhow::Result<(Spec, Layers)> {
         model,
         precision_name: settings.precision,
         precision,
+        compute_name: settings.compute,
+        compute,
         platform_name,
         platform,
         network: settings.network,

@@ -21,7 +21,7 @@ mod tests;
 mod topology;
 mod unverified;
 
-pub use catalogue::{ChartSource, Figure, ImageSource, Instance, PlatformSet, Quota, VersionCell};
+pub use catalogue::{ChartSource, Compute, Figure, ImageSource, Instance, NodeLabel, PlatformSet, Quota, VersionCell};
 pub use document::{sample, schema};
 pub use files::{fit_assumptions, instance, instance_names, model, model_names, published_gpus};
 pub use fit::{Assumptions, PublishedGpus, PublishedRow};

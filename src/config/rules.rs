@@ -56,7 +56,7 @@ pub(super) fn rule(key: &str) -> Rule {
     match key {
         "name" => Rule::Name,
         "region" => Rule::Text { pattern: "|[a-z]{2,3}(?:-[a-z]+)+-[0-9]+", allowed: "a region such as us-east-2, or nothing" },
-        "instance" | "system.instance" | "model" | "precision" => CATALOGUE,
+        "instance" | "system.instance" | "model" | "precision" | "compute" => CATALOGUE,
         "network.cidr" => Rule::Cidr,
         "system.nodes" => Rule::Whole { min: 1, max: 50 },
         "system.disk_gib" | "gpu.disk_gib" => Rule::Whole { min: 50, max: 16384 },

@@ -13,6 +13,7 @@ pub(super) struct Settings {
     pub(super) instance: String,
     pub(super) model: String,
     pub(super) precision: String,
+    pub(super) compute: String,
     pub(super) network: NetworkSpec,
     pub(super) system: SystemSpec,
     pub(super) gpu: GpuSpec,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::{Instance, PlatformSet};
+use super::catalogue::{ChartSource, Compute, Instance, PlatformSet};
 use super::model::{Model, Precision};
 use super::topology::{FormSetting, Topology};
 use crate::engine::wait::Wait;
@@ -20,6 +20,9 @@ pub struct Spec {
     /// Key of `model.precisions`: `bf16`.
     pub precision_name: String,
     pub precision: Precision,
+    /// Key of `configs/compute.toml`: `managed-node-groups`.
+    pub compute_name: String,
+    pub compute: Compute,
     /// Key of `configs/platform.toml`: `1.6`.
     pub platform_name: String,
     pub platform: PlatformSet,
@@ -41,6 +44,11 @@ impl Spec {
     /// Tokens of a request: what is set, or the model's own.
     pub fn max_model_len(&self) -> u32 {
         if self.serve.max_model_len == 0 { self.model.max_model_len.value } else { self.serve.max_model_len }
+    }
+
+    /// The charts that are ours to install, by name: what the nodes' maker brings along is not.
+    pub fn charts(&self) -> impl Iterator<Item = (&String, &ChartSource)> {
+        self.platform.charts.iter().filter(|(name, _)| !self.compute.brings.contains(name))
     }
 }
 

@@ -6,7 +6,7 @@ use super::component::{Argument, Because, Component, Variable, because, set};
 use super::engine;
 use super::environment::{Rendered, render};
 use super::variables;
-use crate::config::{Form, Part, Role, Spec, Topology};
+use crate::config::{Form, NodeLabel, Part, Role, Spec, Topology};
 
 /// Seconds from the last byte read until the engine takes requests: profiling, compilation, CUDA graphs. Assumed; kernels that are
 /// compiled for the first time took minutes on the reference's clusters.
@@ -54,7 +54,10 @@ pub struct Serving {
     pub image: String,
     /// Of Dynamo, since a digest says none.
     pub runtime_version: String,
+    /// As the label of a node has it.
     pub instance_type: String,
+    /// What GPU pods ask of a node beside its type.
+    pub node_labels: Vec<NodeLabel>,
     pub gpus: u32,
     pub efa: u32,
     pub cpu: u32,
@@ -96,7 +99,8 @@ impl Serving {
             components: parts.iter().map(|part| component(spec, &facts, form, part, startup_s)).collect(),
             image: facts.image,
             runtime_version: spec.platform.dynamo.version.clone(),
-            instance_type: spec.instance.type_name.clone(),
+            instance_type: format!("{}{}", spec.compute.instance_type_prefix, spec.instance.type_name),
+            node_labels: spec.compute.node_labels.clone(),
             gpus: spec.gpus(),
             efa: facts.efa.or(spec.instance.efa.as_ref().map(|efa| efa.value)).unwrap_or(0),
             // A quarter of the nominal vCPUs and half of the memory: a node allocates as much also without hyper-threading and beside its DaemonSets.

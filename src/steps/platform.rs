@@ -100,7 +100,7 @@ impl Platform {
     async fn installed(&self, client: &kube::Client) -> Result<BTreeMap<String, Vec<String>>, ServiceError> {
         let foreign: Vec<_> = k8s::releases(client).await?.into_iter().filter(|release| !charts::is_ours(release, &self.deps.spec.name)).collect();
         let mut installed: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (name, chart) in &self.deps.spec.platform.charts {
+        for (name, chart) in self.deps.spec.charts() {
             if !foreign.iter().any(|release| release.name == *name && release.namespace == chart.namespace) {
                 installed.entry(chart.namespace.clone()).or_default().push(name.clone());
             }
@@ -151,7 +151,7 @@ async fn discovery(client: &kube::Client) -> Result<Part, ServiceError> {
 /// Those that charts are installed into and that nobody else makes.
 pub(super) fn namespaces(spec: &Spec) -> Vec<String> {
     let mut names = vec![NAMESPACE.to_owned()];
-    let others = spec.platform.charts.values().map(|chart| chart.namespace.clone()).filter(|name| name != "kube-system" && name != "default");
+    let others = spec.charts().map(|(_, chart)| chart.namespace.clone()).filter(|name| name != "kube-system" && name != "default");
     names.extend(others);
     names.sort();
     names.dedup();
@@ -179,7 +179,7 @@ impl Step for Platform {
 
     fn makes(&self) -> Vec<Resource> {
         let addons = addons::ADDONS.iter().map(|addon| Resource::new("EKS add-on", addon.name));
-        let charts = self.deps.spec.platform.charts.iter().map(|(name, chart)| Resource::new("Helm release", format!("{}/{name}", chart.namespace)));
+        let charts = self.deps.spec.charts().map(|(name, chart)| Resource::new("Helm release", format!("{}/{name}", chart.namespace)));
         addons.chain(charts).collect()
     }
 

@@ -242,7 +242,7 @@ impl Step for Serve {
 
     fn inputs(&self) -> Digest {
         let (spec, pins) = (&self.deps.spec, &self.deps.pins);
-        Digest::of(&(&spec.serve, &spec.model, &spec.precision, &spec.instance.type_name, pins.images.get(IMAGE), &pins.weights.revision))
+        Digest::of(&(&spec.serve, &spec.model, &spec.precision, &spec.instance.type_name, &spec.compute_name, pins.images.get(IMAGE), &pins.weights.revision))
     }
 
     fn makes(&self) -> Vec<Resource> {

@@ -131,6 +131,28 @@ async fn goes_on_where_a_kill_left_it() {
 }
 
 #[tokio::test]
+async fn dynamo_is_not_upgraded_in_place() {
+    let emulator = Emulator::start(FACTOR, None).await;
+    let deployment = deployment(&emulator).await;
+    deployment.up(StepId::Platform).await.unwrap();
+    let installed = |chart: &str, namespace: &str| {
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/sh.helm.release.v1.{chart}.v1");
+        let mut secret = deployment.api.get(&path).unwrap();
+        assert!(secret["metadata"]["labels"]["nemo.dev/chart-version"].is_string(), "{secret}");
+        secret["metadata"]["labels"]["nemo.dev/chart-version"] = json!("0.0.1");
+        secret["metadata"]["labels"]["nemo.dev/inputs"] = json!("other");
+        deployment.api.put(&path, secret);
+    };
+    // helm brings the one to its version; the other would have to be removed first.
+    installed("lws", "lws-system");
+    assert!(matches!(deployment.verdict(StepId::Platform).await, Verdict::Update { .. }));
+    installed("dynamo-platform", "dynamo-system");
+    let Verdict::Refuse { why, hint, kind } = deployment.verdict(StepId::Platform).await else { panic!("not refused") };
+    assert!(why.contains("dynamo-system/dynamo-platform is version 0.0.1") && why.contains("cannot be upgraded in place"), "{why}");
+    assert!(hint.contains("nemo cleanup --from platform") && kind == nemo::error::Kind::Conflict, "{hint}");
+}
+
+#[tokio::test]
 async fn a_release_that_is_not_ours_is_refused() {
     let emulator = Emulator::start(FACTOR, None).await;
     let deployment = deployment(&emulator).await;

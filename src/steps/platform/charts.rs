@@ -13,6 +13,7 @@ use super::super::objects::{look, steady};
 use super::part::Part;
 use super::{NAMESPACE, Platform};
 use crate::aws::ecr::Ecr;
+use crate::config::ChartSource;
 use crate::engine::step::{Cx, Digest};
 use crate::engine::wait::Look;
 use crate::error::{Kind, fail};
@@ -35,6 +36,8 @@ pub(super) const PARTS: &[&str] = &[
     "chart-aws-efa-k8s-device-plugin",
     "chart-dynamo-platform",
 ];
+/// Label of a release: the version of its chart.
+const LABEL_VERSION: &str = "nemo.dev/chart-version";
 /// Sign-in to the registry of the charts, for as long as helm works.
 const REGISTRY_SECRET: &str = "registry";
 
@@ -46,20 +49,23 @@ pub(super) struct Chart {
     pub namespace: String,
     stored: Stored,
     values: String,
+    /// Whether helm may bring a release of another version to this one.
+    in_place_upgrade: bool,
 }
 
 /// The charts of the platform's set.
 pub(super) fn all(deps: &Deps, images: &ImagesFacts) -> anyhow::Result<Vec<Chart>> {
-    deps.spec.platform.charts.iter().map(|(name, source)| chart(deps, images, name, &source.namespace)).collect()
+    deps.spec.charts().map(|(name, source)| chart(deps, images, name, source)).collect()
 }
 
-fn chart(deps: &Deps, images: &ImagesFacts, name: &str, namespace: &str) -> anyhow::Result<Chart> {
+fn chart(deps: &Deps, images: &ImagesFacts, name: &str, source: &ChartSource) -> anyhow::Result<Chart> {
     let image = IMAGES.iter().find(|(chart, _)| *chart == name).map(|(_, image)| *image);
     let image = image.ok_or_else(|| fail(Kind::Config, format!("which image the chart {name} runs is not known")))?;
     let image = stored(images, image)?;
     let values = ChartValues { repository: image.uri.clone(), tag: image.tag.clone(), instance_type: deps.spec.instance.type_name.clone() };
     let stored = stored(images, &format!("chart-{name}"))?.clone();
-    Ok(Chart { name: name.to_owned(), namespace: namespace.to_owned(), stored, values: render::chart_values(name, &values)?.text })
+    let values = render::chart_values(name, &values)?.text;
+    Ok(Chart { name: name.to_owned(), namespace: source.namespace.clone(), stored, values, in_place_upgrade: source.in_place_upgrade })
 }
 
 pub(super) fn stored<'a>(images: &'a ImagesFacts, part: &str) -> anyhow::Result<&'a Stored> {
@@ -87,6 +93,9 @@ impl Chart {
         let title = format!("Helm release {}/{}", self.namespace, self.name);
         if !is_ours(release, deployment) {
             Part::Foreign(title)
+        } else if let Some(version) = self.other_version(release) {
+            let why = format!("{title} is version {version} and would become {}: it cannot be upgraded in place", self.stored.tag);
+            Part::Fixed(why)
         } else if release.status != "deployed" {
             Part::Broken(format!("{title} is {}", release.status))
         } else if release.labels.get(ANNOTATION_INPUTS) != Some(&self.digest().0) {
@@ -96,13 +105,18 @@ impl Chart {
         }
     }
 
+    /// The version of a release that may not be brought to ours.
+    fn other_version<'a>(&self, release: &'a Release) -> Option<&'a str> {
+        release.labels.get(LABEL_VERSION).map(String::as_str).filter(|version| !self.in_place_upgrade && *version != self.stored.tag)
+    }
+
     /// The Job's name: another digest is another Job, since a Job cannot be changed.
     fn job(&self) -> String {
         format!("helm-{}-{}", self.name, &self.digest().0[..8])
     }
 
     fn args(&self, deployment: &str) -> Vec<String> {
-        let labels = format!("{LABEL_DEPLOYMENT}={deployment},{ANNOTATION_INPUTS}={}", self.digest());
+        let labels = format!("{LABEL_DEPLOYMENT}={deployment},{LABEL_VERSION}={},{ANNOTATION_INPUTS}={}", self.stored.tag, self.digest());
         let mut args: Vec<String> = ["upgrade", "--install", &self.name, &format!("oci://{}", self.stored.uri)].map(str::to_owned).into();
         for (flag, value) in
             [("--version", self.stored.tag.as_str()), ("--namespace", &self.namespace), ("--values", "/values/values.yaml"), ("--labels", &labels), ("--history-max", "2")]

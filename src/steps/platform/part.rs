@@ -13,6 +13,8 @@ pub(super) enum Part {
     Pending(String),
     Broken(String),
     Foreign(String),
+    /// It would have to be removed first.
+    Fixed(String),
 }
 
 impl Part {
@@ -43,8 +45,11 @@ pub(super) fn sum(parts: &[Part], inputs: &Digest) -> Seen {
     let broken = parts.iter().find_map(|part| if let Part::Broken(why) = part { Some(why.clone()) } else { None });
     let pending = parts.iter().find_map(|part| if let Part::Pending(what) = part { Some(what.clone()) } else { None });
     let missing = parts.iter().filter(|part| **part == Part::Missing).count();
+    let fixed = parts.iter().find_map(|part| if let Part::Fixed(why) = part { Some(why.clone()) } else { None });
     if let Some(what) = foreign {
         Seen::Foreign { what }
+    } else if let Some(why) = fixed {
+        Seen::Fixed { why }
     } else if missing == parts.len() {
         Seen::Absent
     } else if let Some(why) = broken {
@@ -72,6 +77,7 @@ mod tests {
             (vec![there.clone(), missing.clone()], "Pending { what: \"1 of 2 parts are missing\" }"),
             (vec![missing.clone(), pending.clone()], "Pending { what: \"p\" }"),
             (vec![pending, broken.clone(), there], "Broken { why: \"b\" }"),
+            (vec![broken.clone(), Part::Fixed("v".into())], "Fixed { why: \"v\" }"),
             (vec![broken, foreign, missing], "Foreign { what: \"f\" }"),
         ] {
             let seen = format!("{:?}", sum(&parts, &Digest("d".into())));
