@@ -142,6 +142,9 @@ impl ServiceError {
             | "VcpuLimitExceeded"
             | "ServiceQuotaExceededException"
             | "ServiceLimitExceeded" => Some("raise the quota named above in Service Quotas, then run the same command"),
+            _ if self.service == "kubernetes" && self.message.contains("failed calling webhook") => {
+                Some("an operator's webhook does not answer: nemo platform status shows which part is not ready, nemo explain says why; then run the same command")
+            }
             "Unreachable" if self.service == "kubernetes" => {
                 Some("the API server must be reachable from here: look at the cluster's public access, your VPN or proxy, then run the same command")
             }

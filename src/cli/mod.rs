@@ -15,6 +15,7 @@ mod hints;
 mod image;
 mod lint;
 mod plan;
+mod platform;
 mod render;
 #[cfg(test)]
 mod schemas;
@@ -155,6 +156,8 @@ enum Command {
     Cleanup(cleanup::Args),
     /// The cluster: make it, look at it, sign in to it, remove it
     Cluster(cluster::Args),
+    /// The platform: add-ons, charts, definitions and webhooks, with what is wanted and what is there
+    Platform(platform::Args),
     /// Show or write the manifests as they would be applied
     Render(render::Args),
     /// Look for what is known to go wrong in manifests, also ones that nobody rendered here
@@ -222,6 +225,7 @@ async fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Bench(args) => bench::run(args, global).await,
         Command::Cleanup(args) => cleanup::run(args, global).await,
         Command::Cluster(args) => cluster::run(args, global).await,
+        Command::Platform(args) => platform::run(args, global).await,
         Command::Render(args) => render::run(args, global).await,
         Command::Lint(args) => lint::run(args, global).await,
         Command::Explain(args) => explain::run(args, global).await,

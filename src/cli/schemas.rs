@@ -34,5 +34,6 @@ fn are_what_the_types_say() {
     published::<super::config::Shown>("config-show");
     published::<super::config::Written>("config-init");
     published::<super::image::Answer>("image-list");
+    published::<super::platform::Answer>("platform-status");
     published::<super::weights::Answer>("weights-status");
 }

@@ -3,7 +3,9 @@
 mod addons;
 mod charts;
 mod part;
+mod standing;
 mod uninstall;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +27,8 @@ use crate::k8s::apply::KindOf;
 use crate::k8s::ready::Readiness;
 use crate::k8s::{self, Answer, Document};
 use crate::render;
+
+pub use standing::{PartStanding, standing};
 
 use charts::Chart;
 use part::{Part, sum};
@@ -117,7 +121,12 @@ impl Platform {
         let left = self.temporary().remove(cx, wait).await;
         installed?;
         left?;
-        cx.until("what the charts installed", wait, || steady(self.work(client, &charts))).await
+        cx.until("what the charts installed", wait, || steady(self.work(client, &charts))).await?;
+        let answering = async || match webhooks::answering(client, &self.deps.spec.name).await? {
+            Part::Pending(why) => Ok(Look::NotYet(why)),
+            _ => Ok(Look::Ready(())),
+        };
+        cx.until("the operators' webhooks to answer", wait, || steady(answering())).await
     }
 
     async fn work(&self, client: &kube::Client, charts: &[Chart]) -> anyhow::Result<Look<()>> {

@@ -118,6 +118,23 @@ def test_kubectl_works_through_the_entry_that_nemo_wrote(world: World) -> None:
     assert len(done.stdout.split()) == 3
 
 
+def test_every_answer_is_as_its_schema_says(world: World) -> None:
+    def answer(schema: str, *command: str) -> dict:
+        told = events(world.ok(*command, "--output", "json").stdout)[-1]
+        jsonschema.validate(told, json.loads((ROOT / "schemas" / f"{schema}.json").read_text()))
+        return told
+
+    answer("config-show", "config", "show")
+    uris = [image["uri"] for image in answer("image-list", "image", "list")["images"]]
+    assert len(uris) > 9 and uris == sorted(uris)
+    assert answer("weights-status", "weights", "status")["state"] == "ready"
+    parts = {part["part"]: part for part in answer("platform-status", "platform", "status")["parts"]}
+    assert parts["chart dynamo-platform"]["there"] == parts["chart dynamo-platform"]["wanted"]
+    assert parts["definition dynamographdeployments.nvidia.com"]["there"] == "v1beta1, v1alpha1"
+    late = [part["part"] for part in parts.values() if part["state"] != "ready"]
+    assert late == ["definition podcliquesets.grove.io", "definition queues.scheduling.run.ai"], parts
+
+
 def test_connect_and_the_curl_line(world: World) -> None:
     curl = events(world.ok("up", "--instance", "p5en.48xlarge", "--output", "json").stdout)[-1]["endpoint"]["curl"]
     with subprocess.Popen(world.command(BINARY, "connect"), cwd=world.folder, env=world.env(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as connect:

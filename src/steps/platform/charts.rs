@@ -37,7 +37,7 @@ pub(super) const PARTS: &[&str] = &[
     "chart-dynamo-platform",
 ];
 /// Label of a release: the version of its chart.
-const LABEL_VERSION: &str = "nemo.dev/chart-version";
+pub(super) const LABEL_VERSION: &str = "nemo.dev/chart-version";
 /// Sign-in to the registry of the charts, for as long as helm works.
 const REGISTRY_SECRET: &str = "registry";
 
@@ -78,6 +78,11 @@ pub(super) fn is_ours(release: &Release, deployment: &str) -> bool {
 }
 
 impl Chart {
+    /// Of the chart.
+    pub(super) fn version(&self) -> &str {
+        &self.stored.tag
+    }
+
     /// Of everything that helm is given.
     fn digest(&self) -> Digest {
         Digest::of(&(&self.stored, &self.values, &self.namespace))
