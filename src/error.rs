@@ -102,7 +102,9 @@ impl ServiceError {
             "MaxSpotInstanceCountExceeded",
         ];
         const CONFLICT: &[&str] = &["AlreadyExistsException", "ResourceInUseException", "RepositoryAlreadyExistsException", "EntityAlreadyExists", "Conflict", "NotOurs"];
-        if self.is(CREDENTIALS) || matches!(self.status, Some(401 | 403)) {
+        if self.namespace_goes() {
+            Kind::Conflict
+        } else if self.is(CREDENTIALS) || matches!(self.status, Some(401 | 403)) {
             Kind::Credentials
         } else if self.known(CAPACITY).is_some() {
             Kind::Capacity
@@ -113,6 +115,11 @@ impl ServiceError {
         } else {
             Kind::Remote
         }
+    }
+
+    /// The API server forbids new objects in a namespace that is being deleted: no lack of rights.
+    fn namespace_goes(&self) -> bool {
+        self.service == "kubernetes" && self.message.contains("because it is being terminated")
     }
 
     /// The code, or one that is quoted in the message: a node group or a stack fails with a code of its own, and says in words why.
@@ -142,6 +149,7 @@ impl ServiceError {
             | "VcpuLimitExceeded"
             | "ServiceQuotaExceededException"
             | "ServiceLimitExceeded" => Some("raise the quota named above in Service Quotas, then run the same command"),
+            _ if self.namespace_goes() => Some("wait until the namespace is gone (kubectl get namespaces), then run the same command: it is made anew"),
             _ if self.service == "kubernetes" && self.message.contains("failed calling webhook") => {
                 Some("an operator's webhook does not answer: nemo platform status shows which part is not ready, nemo explain says why; then run the same command")
             }
@@ -342,6 +350,17 @@ mod tests {
         ] {
             assert_eq!(service(code, status).kind(), kind, "{code}");
         }
+    }
+
+    #[test]
+    fn what_the_api_server_says_has_its_hint() {
+        let said = |message: &str, code: &str, status| ServiceError { service: "kubernetes".into(), message: message.into(), ..service(code, status) };
+        let going = said("deployments.apps \"frontend\" is forbidden: unable to create new content in namespace nemo because it is being terminated", "Forbidden", 403);
+        assert_eq!(going.kind(), Kind::Conflict);
+        assert!(going.hint().unwrap().contains("wait until the namespace is gone"));
+        assert_eq!(said("deployments.apps is forbidden: User \"bob\" cannot patch", "Forbidden", 403).kind(), Kind::Credentials);
+        let silent = said("Internal error occurred: failed calling webhook \"vdynamographdeployment.kb.io\": connection refused", "InternalError", 500);
+        assert!(silent.hint().unwrap().contains("nemo platform status"));
     }
 
     #[test]
