@@ -70,7 +70,7 @@ fn the_other_makers_of_nodes_have_golden_folders_too() {
 #[test]
 fn who_makes_the_nodes_is_seen_in_their_labels_and_nowhere_else() {
     let of_nodes = |line: &str| {
-        ["p5en.48xlarge", "eks.amazonaws.com/compute-type", "sagemaker.amazonaws.com/node-health-status", "[auto]", "[Schedulable]", "operator: In"]
+        ["p5en.48xlarge", "eks.amazonaws.com/compute-type", "sagemaker.amazonaws.com/node-health-status", "[\"auto\"]", "[\"Schedulable\"]", "operator: In"]
             .iter()
             .any(|mark| line.contains(mark))
     };
@@ -78,7 +78,7 @@ fn who_makes_the_nodes_is_seen_in_their_labels_and_nowhere_else() {
         let rendered = serving(&serving_values(settings)).unwrap();
         rendered.iter().flat_map(|file| file.text.lines()).filter(|line| !of_nodes(line)).map(str::to_owned).collect()
     };
-    let labels = |settings: &[(&str, &str)]| serving(&serving_values(settings)).unwrap().iter().map(|file| file.text.matches("[ml.p5en.48xlarge]").count()).sum::<usize>();
+    let labels = |settings: &[(&str, &str)]| serving(&serving_values(settings)).unwrap().iter().map(|file| file.text.matches("[\"ml.p5en.48xlarge\"]").count()).sum::<usize>();
     for (name, mut settings) in every_form() {
         let managed = rest(&settings);
         assert_eq!(labels(&settings), 0, "{name}");
@@ -86,6 +86,7 @@ fn who_makes_the_nodes_is_seen_in_their_labels_and_nowhere_else() {
             settings.push(("compute", compute));
             assert_eq!(rest(&settings), managed, "{name} {compute}");
             assert_eq!(labels(&settings) > 0, compute == "hyperpod", "{name} {compute}");
+            assert_eq!(would_not_serve(&settings), Vec::<String>::new(), "{name} {compute}");
             assert_eq!(spec(&settings).charts().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["dynamo-platform", "lws"]);
             settings.pop();
         }

@@ -112,7 +112,7 @@ fn names_that_are_not_in_the_catalogue_get_the_nearest() {
     insta::assert_snapshot!(refused(None, &[], &[("instance", "p5n.48xlarge")]), @r#"--instance: instance = "p5n.48xlarge": "p5n.48xlarge" is no instance type in configs/instances/; did you mean "p5en.48xlarge" or "p5.48xlarge" or "p5e.48xlarge"?"#);
     insta::assert_snapshot!(refused(Some("model = \"nemotron-3-super-vl\"\n"), &[], &[]), @r#"nemo.toml:1: model = "nemotron-3-super-vl": "nemotron-3-super-vl" is no model in configs/models/; did you mean "nemotron-3.5-super-vl"?"#);
     insta::assert_snapshot!(refused(None, &[("NEMO_PRECISION", "fp16")], &[]), @r#"NEMO_PRECISION: precision = "fp16": "fp16" is no precision in configs/models/nemotron-3.5-super-vl.toml"#);
-    insta::assert_snapshot!(refused(None, &[], &[("platform.set", "1.7")]), @r#"--set platform.set: platform.set = "1.7": "1.7" is no set of versions in configs/platform.toml; did you mean "1.6"?"#);
+    insta::assert_snapshot!(refused(None, &[], &[("platform.set", "1.7")]), @r#"--set platform.set: platform.set = "1.7": "1.7" is no set of versions in configs/platform.toml; did you mean "1.4" or "1.6"?"#);
 }
 
 #[test]
