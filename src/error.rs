@@ -31,7 +31,7 @@ pub enum Kind {
     Verification = 16,
     /// Reading or writing a local file.
     LocalIo = 17,
-    /// `nemo plan --check`: there is something to do.
+    /// `nemo plan --check`, `nemo diff`: there is something to do.
     PlanHasChanges = 20,
     /// Ctrl-C.
     Interrupted = 130,

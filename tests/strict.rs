@@ -5,9 +5,11 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on ends here")]
 
 use kube::Client;
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use nemo::k8s::{Document, Owner, apply};
+use nemo::k8s::apply::KindOf;
+use nemo::k8s::diff::Change;
+use nemo::k8s::{self, Document, Owner, apply};
 use nemo::render::serving;
 use serde_json::{Value, json};
 
@@ -62,6 +64,47 @@ async fn every_document_is_accepted_strictly() {
     namespaces.delete("strict-test", &DeleteParams::default()).await.unwrap();
     assert_eq!(refused, Vec::<String>::new());
     assert!(error.message.contains("portz"), "the validation is strict: {error}");
+}
+
+/// What the diff says is what the API server does: defaults are no difference, a removal is shown, and who owns a field is named.
+#[tokio::test]
+#[ignore = "needs a cluster"]
+async fn a_diff_is_what_applying_would_change() {
+    const KINDS: &[KindOf] = &[KindOf::new("", "v1", "Service"), KindOf::new("", "v1", "ConfigMap")];
+    let (client, owner) = (client().await, Owner { deployment: "diff-test", step: "serve" });
+    let marked = |manifest: Value| Document::new(manifest, owner).unwrap();
+    let namespace = marked(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "diff-test"}}));
+    let service = |port: u16| {
+        marked(
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "diff-test"}, "spec": {"ports": [{"name": "http", "port": port}], "selector": {"a": "b"}}}),
+        )
+    };
+    let notes = |text: &str| marked(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "namespace": "diff-test"}, "data": {"notes": text}}));
+    apply::apply(&client, &[namespace, service(80), notes("one")]).await.unwrap();
+    let diff = async |documents: &[Document]| {
+        let stale = apply::stale(apply::list(&client, KINDS, owner).await.unwrap(), documents);
+        k8s::diff::diff(&client, documents, &stale, KINDS).await.unwrap()
+    };
+    let same = diff(&[service(80), notes("one")]).await;
+    let changed = diff(&[service(8080)]).await;
+    let configs: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(client.clone(), "diff-test");
+    let theirs = PatchParams { field_manager: Some("somebody".into()), ..PatchParams::default() };
+    configs.patch("b", &theirs, &Patch::Merge(json!({"data": {"notes": "theirs"}}))).await.unwrap();
+    let taken = diff(&[service(80), notes("two")]).await;
+    let untouched = configs.get("b").await.unwrap().data.unwrap()["notes"].clone();
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
+    namespaces.delete("diff-test", &DeleteParams::default()).await.unwrap();
+    assert_eq!(same, []);
+    assert_eq!(
+        changed.iter().map(|one| (one.object.as_str(), one.change)).collect::<Vec<_>>(),
+        [("ConfigMap diff-test/b", Change::Remove), ("Service diff-test/a", Change::Update)]
+    );
+    assert!(changed[1].diff.contains("-  - name: http\n") || changed[1].diff.contains("port: 80\n") && changed[1].diff.contains("port: 8080\n"), "{}", changed[1].diff);
+    assert!(!changed[1].diff.contains("resourceVersion") && !changed[1].diff.contains("managedFields"), "{}", changed[1].diff);
+    let [one] = &taken[..] else { panic!("{taken:?}") };
+    assert!(one.conflict.as_ref().is_some_and(|words| words.contains(".data.notes") && words.contains("somebody")), "{one:?}");
+    assert!(one.diff.contains("-  notes: theirs\n+  notes: two\n"), "{}", one.diff);
+    assert_eq!(untouched, "theirs", "a diff stores nothing");
 }
 
 fn named(mut manifest: Value) -> Value {

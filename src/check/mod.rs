@@ -10,6 +10,7 @@ mod fit;
 mod hub;
 mod names;
 mod network;
+mod overlay;
 mod price;
 mod report;
 mod run;

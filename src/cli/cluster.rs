@@ -27,7 +27,7 @@ enum Command {
     /// Make network, control plane, system nodes and GPU nodes
     Create {
         #[command(flatten)]
-        settings: Settings,
+        settings: Box<Settings>,
         #[command(flatten)]
         go: up::Go,
     },

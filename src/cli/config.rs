@@ -27,7 +27,7 @@ enum Command {
     /// Show every setting with its value and where it is from
     Show {
         #[command(flatten)]
-        settings: Settings,
+        settings: Box<Settings>,
     },
     /// Print the JSON Schema of nemo.toml
     Schema,

@@ -9,6 +9,7 @@ mod cluster;
 mod completions;
 mod config;
 mod connect;
+mod diff;
 mod explain;
 mod fit;
 mod hints;
@@ -17,6 +18,7 @@ mod lint;
 mod plan;
 mod platform;
 mod render;
+mod rollback;
 #[cfg(test)]
 mod schemas;
 mod session;
@@ -109,6 +111,12 @@ pub struct Settings {
     /// The objects that serve: auto, deployments, lws, dgd-v1alpha1, dgd-v1beta1, dgd-grove
     #[arg(long = "as", value_name = "FORM")]
     pub form: Option<String>,
+    /// Folder with templates that take the place of nemo's own of the same name
+    #[arg(long, value_name = "DIR")]
+    pub templates: Option<String>,
+    /// File with patches over what is rendered: JSON Patch or merge patch, by kind and name
+    #[arg(long, value_name = "FILE")]
+    pub patches: Option<String>,
     /// US dollars an hour of one GPU instance, instead of the Price List API's
     #[arg(long, value_name = "USD")]
     pub price: Option<f64>,
@@ -126,6 +134,8 @@ impl Settings {
             ("gpu.zone", self.zone.clone()),
             ("serve.topology", self.topology.clone()),
             ("serve.form", self.form.clone()),
+            ("render.templates", self.templates.clone()),
+            ("render.patches", self.patches.clone()),
             ("price.gpu_hour", self.price.map(|usd| format!("{usd:?}"))),
         ];
         pairs.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
@@ -164,8 +174,12 @@ enum Command {
     Lint(lint::Args),
     /// Say in one sentence why it does not serve, what that costs so far and what to do; or what a rule is about
     Explain(explain::Args),
+    /// Show what `apply` would change in the cluster, object by object; exits with 20 when there is something
+    Diff(diff::Args),
     /// Apply the serving manifests and wait until the model answers
     Apply(apply::Args),
+    /// Go back to a set of manifests that has served before
+    Rollback(rollback::Args),
     /// Open a port on this machine that leads to the model
     Connect(connect::Args),
     /// Settings: what is in force and why, what is allowed, a file to begin with
@@ -229,7 +243,9 @@ async fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Render(args) => render::run(args, global).await,
         Command::Lint(args) => lint::run(args, global).await,
         Command::Explain(args) => explain::run(args, global).await,
+        Command::Diff(args) => diff::run(args, global).await,
         Command::Apply(args) => apply::run(args, global).await,
+        Command::Rollback(args) => rollback::run(args, global).await,
         Command::Connect(args) => connect::run(args, global).await,
         Command::Config(args) => config::run(args, global).await,
         Command::Completions(args) => completions::run(args, global).await,

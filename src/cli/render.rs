@@ -1,17 +1,19 @@
 //! `nemo render`: the manifests as they would be applied, with the reason for each setting, to read or to keep.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
 use serde::Serialize;
 
 use super::{Access, Global, Session, Settings};
-use crate::engine::step::StepId;
+use crate::engine::step::{Facts, StepId};
 use crate::error::Failure;
 use crate::render::Rendered;
 use crate::steps::serve::Inputs;
-use crate::steps::storage;
+use crate::steps::{Deps, storage};
 use crate::{render, ui};
 
 #[derive(Debug, clap::Args)]
@@ -66,16 +68,21 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     Ok(())
 }
 
-/// From what the steps before have noted; with lost notes, from what their looks find.
 async fn manifests(session: &Session) -> Result<Vec<Rendered>, Failure> {
+    let (deps, _, inputs) = inputs(session, &[]).await?;
+    let mut files = storage::rendered(&inputs.storage, &inputs.filesystem)?;
+    files.extend(render::overlaid(&inputs.serving(&deps)?, &session.spec.overlay)?);
+    Ok(files)
+}
+
+/// What the manifests need, from what the steps before have noted; with lost notes, from what their looks find. `more`: steps whose facts are needed, too.
+pub(super) async fn inputs(session: &Session, more: &[StepId]) -> Result<(Arc<Deps>, Arc<Facts>, Inputs), Failure> {
     let account = session.noted.as_ref().map(|state| state.account.clone()).unwrap_or_default();
     let (deps, mut walk) = session.walk(session.pins()?.unwrap_or_default(), &account)?;
-    let needed = [StepId::Filesystem, StepId::Images, StepId::Storage, StepId::Weights];
+    let needed: BTreeSet<StepId> = [StepId::Filesystem, StepId::Images, StepId::Storage, StepId::Weights].into_iter().chain(more.iter().copied()).collect();
     if needed.iter().any(|step| walk.facts.table(*step).is_none()) {
-        walk.plan(&needed.into()).await?;
+        walk.plan(&needed).await?;
     }
     let inputs = Inputs::of(&walk.facts)?;
-    let mut files = storage::rendered(&inputs.storage, &inputs.filesystem)?;
-    files.extend(render::serving(&inputs.serving(&deps)?)?);
-    Ok(files)
+    Ok((deps, walk.facts.clone(), inputs))
 }

@@ -26,6 +26,8 @@ fn are_what_the_types_say() {
     published::<super::test::Answer>("test");
     published::<super::connect::Answer>("connect");
     published::<super::render::Answer>("render");
+    published::<super::diff::Answer>("diff");
+    published::<super::rollback::Answer>("revisions");
     published::<crate::lint::Answer>("lint");
     published::<super::explain::Answer>("explain");
     published::<super::explain::RuleAnswer>("rule");

@@ -195,7 +195,7 @@ struct Endpoint {
 }
 
 impl Summary {
-    fn new(walk: &Walk, planned: &[Planned], exists: Vec<Resource>) -> Self {
+    pub(super) fn new(walk: &Walk, planned: &[Planned], exists: Vec<Resource>) -> Self {
         let flag = hints::flag(&walk.state.deployment);
         let endpoint = walk.facts.get::<ServeFacts>(StepId::Serve).ok().map(|facts| Endpoint {
             curl: facts.curl(&format!("http://127.0.0.1:{}", connect::PORT)),

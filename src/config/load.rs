@@ -1,5 +1,6 @@
 //! From layers to one checked [`Spec`].
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use super::files;
 use super::layers::{Layers, Origin};
 use super::layout;
 use super::nearest::resembling;
+use super::overlay;
 use super::settings::Settings;
 use super::spec::Spec;
 use crate::error::{Kind, fail};
@@ -39,6 +41,8 @@ const OWN_FLAGS: &[(&str, &str)] = &[
     ("gpu.zone", "--zone"),
     ("serve.topology", "--topology"),
     ("serve.form", "--as"),
+    ("render.templates", "--templates"),
+    ("render.patches", "--patches"),
     ("price.gpu_hour", "--price"),
 ];
 
@@ -71,6 +75,7 @@ pub fn resolve(inputs: &Inputs) -> anyhow::Result<(Spec, Layers)> {
         files::unknown("precision", &format!("configs/models/{}.toml", model.name), &settings.precision, &layers.place("precision"), &known)
     })?;
     let compute = files::compute(&settings.compute, &layers.place("compute"))?;
+    let overlay = overlay::read(&inputs.working_folder, &layers)?;
     let spec = Spec {
         name: settings.name,
         region: settings.region,
@@ -91,24 +96,34 @@ pub fn resolve(inputs: &Inputs) -> anyhow::Result<(Spec, Layers)> {
         images: settings.images,
         weights: settings.weights,
         serve: settings.serve,
+        overlay,
         bench: settings.bench,
         wait: settings.wait,
+        settings: shaping(&layers),
         price_gpu_hour: (settings.price.gpu_hour > 0.0).then_some(settings.price.gpu_hour),
     };
     Ok((spec, layers))
 }
 
 /// Bytes; the sample with every setting is a hundredth of it.
-const LONGEST: usize = 1_000_000;
+pub(super) const LONGEST: usize = 1_000_000;
 
 /// The bytes of a file, one more than [`LONGEST`] at most. Only a file that was asked for may be a pipe (`--config <(…)`): opening one that nobody writes to does not end.
-fn read(path: &Path, asked_for: bool) -> std::io::Result<Vec<u8>> {
+pub(super) fn read(path: &Path, asked_for: bool) -> std::io::Result<Vec<u8>> {
     if !asked_for && std::fs::metadata(path)?.file_type().is_fifo() {
         return Err(std::io::Error::other("a pipe, not a file; --config reads one"));
     }
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(LONGEST as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// All but those that say where and with what patience things are made.
+fn shaping(layers: &Layers) -> BTreeMap<String, String> {
+    const OTHER: [&str; 11] = ["name", "region", "network", "system", "images", "hub", "weights", "render", "bench", "price", "wait"];
+    let text = |value: &toml::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let shapes = |key: &str| key.split('.').next().is_some_and(|table| !OTHER.contains(&table));
+    layers.iter().filter(|setting| shapes(&setting.key)).map(|setting| (setting.key.clone(), text(&setting.value))).collect()
 }
 
 /// `nemo.toml`, if there is one.

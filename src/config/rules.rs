@@ -45,6 +45,7 @@ const NAMESPACE_PATTERN: &str = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
 const NAMESPACES_IN_USE: [&str; 7] = ["default", "kube-system", "kube-public", "kube-node-lease", "nemo-system", "lws-system", "dynamo-system"];
 const CATALOGUE: Rule = Rule::Text { pattern: "[A-Za-z0-9._-]+", allowed: "the name of a catalogue file" };
 const TEXT: Rule = Rule::Text { pattern: "[A-Za-z0-9._-]*", allowed: "a name" };
+const PATH: Rule = Rule::Text { pattern: r"[^\x00-\x1f]*", allowed: "a path, or nothing" };
 const TOPOLOGY: Rule = Rule::Text {
     pattern: "aggregated|pipeline-parallel|expert-parallel|disaggregated|e-pd|e-p-d",
     allowed: "aggregated, pipeline-parallel, expert-parallel, disaggregated, e-pd or e-p-d",
@@ -80,6 +81,7 @@ pub(super) fn rule(key: &str) -> Rule {
         "serve.media_domains" => Rule::Text { pattern: "|[a-z0-9.-]+(?:,[a-z0-9.-]+)*", allowed: "hosts with commas between, such as images.example.com, or nothing" },
         "serve.max_model_len" => Rule::Whole { min: 0, max: 10_000_000 },
         "serve.gpu_memory_utilization" => Rule::Number { min: 0.1, max: 1.0 },
+        "render.templates" | "render.patches" => PATH,
         "bench.concurrency" => Rule::Whole { min: 1, max: 100_000 },
         "bench.requests" | "bench.isl" | "bench.osl" => Rule::Whole { min: 1, max: 10_000_000 },
         "bench.seed" => Rule::Whole { min: 0, max: u32::MAX as i64 },

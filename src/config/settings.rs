@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::spec::{BenchSpec, GpuSpec, HubSpec, ImagesSpec, NetworkSpec, ServeSpec, StorageSpec, SystemSpec, WaitSpec, WeightsSpec};
+use super::spec::{BenchSpec, GpuSpec, HubSpec, ImagesSpec, NetworkSpec, RenderSpec, ServeSpec, StorageSpec, SystemSpec, WaitSpec, WeightsSpec};
 
 /// All layers laid over each other, before the catalogue names in it are resolved.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -23,6 +23,7 @@ pub(super) struct Settings {
     pub(super) hub: HubSpec,
     pub(super) weights: WeightsSpec,
     pub(super) serve: ServeSpec,
+    pub(super) render: RenderSpec,
     pub(super) bench: BenchSpec,
     pub(super) price: PriceSetting,
     pub(super) wait: WaitSpec,

@@ -1,9 +1,12 @@
 //! The checked settings of one deployment.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::{ChartSource, Compute, Instance, PlatformSet};
 use super::model::{Model, Precision};
+use super::overlay::Overlay;
 use super::topology::{FormSetting, Topology};
 use crate::engine::wait::Wait;
 
@@ -34,8 +37,12 @@ pub struct Spec {
     pub hub: HubSpec,
     pub weights: WeightsSpec,
     pub serve: ServeSpec,
+    /// What `render.templates` and `render.patches` lead to.
+    pub overlay: Overlay,
     pub bench: BenchSpec,
     pub wait: WaitSpec,
+    /// The settings that shape the serving manifests, as text by their keys: kept with each set that has served.
+    pub settings: BTreeMap<String, String>,
     /// `--price`: US dollars an hour of one GPU instance.
     pub price_gpu_hour: Option<f64>,
 }
@@ -134,6 +141,15 @@ pub struct ServeSpec {
     pub gpu_memory_utilization: f64,
     /// Hosts, with commas between, that pictures may be fetched from; empty: any public one.
     pub media_domains: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RenderSpec {
+    /// Folder with templates that take the place of ours of the same name; empty: none.
+    pub templates: String,
+    /// File with patches over what is rendered; empty: none.
+    pub patches: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -69,6 +69,11 @@ impl Walk {
         Self { steps: steps.into_iter().map(|step| (step.id(), step)).collect(), place, state, facts, events, stop, jobs: usize::MAX, pinned: true }
     }
 
+    /// Puts another step in the place of the one of the same name.
+    pub fn replace(&mut self, step: Arc<dyn Step>) {
+        self.steps.insert(step.id(), step);
+    }
+
     fn cx(&self, step: StepId, reports: &mpsc::UnboundedSender<Report>) -> Cx {
         Cx { step, facts: self.facts.clone(), events: self.events.clone(), stop: self.stop.clone(), reports: reports.clone() }
     }

@@ -11,11 +11,11 @@ use sha2::{Digest, Sha256};
 
 use super::drift::lost;
 use super::error::Answer;
-use super::{ANNOTATION_INPUTS, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_STEP, MANAGER};
+use super::{ANNOTATION_INPUTS, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_REVISION, LABEL_STEP, MANAGER};
 use crate::error::ServiceError;
 
 /// Kinds whose objects have pods that stay.
-const WORKLOADS: [&str; 3] = ["DynamoGraphDeployment", "LeaderWorkerSet", "Deployment"];
+pub const WORKLOADS: [&str; 3] = ["DynamoGraphDeployment", "LeaderWorkerSet", "Deployment"];
 
 /// A manifest with our marks on it.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +62,11 @@ impl Document {
         WORKLOADS.contains(&self.resource.kind.as_str())
     }
 
+    /// Is it of this kind, in whatever version?
+    pub fn is_a(&self, kind: &KindOf) -> bool {
+        self.resource.kind == kind.kind && self.resource.group == kind.group
+    }
+
     /// The same object, in whatever version of its kind.
     fn is(&self, found: &Found) -> bool {
         self.resource.kind == found.kind && self.object.namespace() == found.namespace && self.object.name_any() == found.name
@@ -76,7 +81,7 @@ impl Document {
     }
 
     /// `deployments/vllm-worker`
-    fn path(&self) -> String {
+    pub(super) fn path(&self) -> String {
         format!("{}/{}", self.resource.plural, self.object.name_any())
     }
 
@@ -85,7 +90,7 @@ impl Document {
         &self.object
     }
 
-    fn api(&self, client: &Client) -> Api<DynamicObject> {
+    pub(super) fn api(&self, client: &Client) -> Api<DynamicObject> {
         match self.object.namespace() {
             Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &self.resource),
             None => Api::all_with(client.clone(), &self.resource),
@@ -179,10 +184,15 @@ pub async fn dry_run(client: &Client, documents: &[Document]) -> Result<(), Serv
 }
 
 async fn patch(client: &Client, document: &Document, dry_run: bool) -> Result<String, ServiceError> {
-    let params = PatchParams { dry_run, field_validation: Some(ValidationDirective::Strict), ..PatchParams::apply(MANAGER) };
-    let patched = document.api(client).patch(&document.object.name_any(), &params, &Patch::Apply(&document.object)).await;
-    patched.answer(&format!("PATCH {}", document.path()))?;
+    patched(client, document, dry_run, false).await?;
     Ok(document.title())
+}
+
+/// The object as the API server makes it of the document. `force` only together with `dry_run`: what others own is never overwritten.
+pub(super) async fn patched(client: &Client, document: &Document, dry_run: bool, force: bool) -> Result<DynamicObject, ServiceError> {
+    let params = PatchParams { dry_run, force: force && dry_run, field_validation: Some(ValidationDirective::Strict), ..PatchParams::apply(MANAGER) };
+    let patched = document.api(client).patch(&document.object.name_any(), &params, &Patch::Apply(&document.object)).await;
+    patched.answer(&format!("PATCH {}", document.path()))
 }
 
 fn not_ours(document: &Document) -> ServiceError {
@@ -230,6 +240,8 @@ pub struct Found {
     pub going: bool,
     /// A controller made it from something else, and takes it away with that.
     pub made: bool,
+    /// It keeps an earlier set of manifests.
+    pub kept: bool,
 }
 
 impl Found {
@@ -241,6 +253,16 @@ impl Found {
     /// Are there pods behind it that stay?
     pub fn has_pods(&self) -> bool {
         WORKLOADS.contains(&self.kind)
+    }
+
+    pub(super) fn api(&self, client: &Client, kinds: &[KindOf]) -> Option<(Api<DynamicObject>, ApiResource)> {
+        let kind = kinds.iter().find(|kind| kind.kind == self.kind)?;
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(kind.group, kind.version, kind.kind));
+        let api = match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        Some((api, resource))
     }
 
     /// `Deployment nemo/vllm-worker`
@@ -266,24 +288,20 @@ async fn list_kind(client: &Client, kind: KindOf, selector: &str) -> Result<Vec<
         uid: item.uid(),
         going: item.metadata.deletion_timestamp.is_some(),
         made: item.owner_references().iter().any(|owner| owner.controller == Some(true)),
+        kept: item.labels().contains_key(LABEL_REVISION),
     };
     Ok(listed.map(|list| list.items.into_iter().map(found).collect()).unwrap_or_default())
 }
 
 /// What was found and is none of the documents: made from earlier settings, and wanted no more.
 pub fn stale(found: Vec<Found>, documents: &[Document]) -> Vec<Found> {
-    found.into_iter().filter(|found| !found.made && !documents.iter().any(|document| document.is(found))).collect()
+    found.into_iter().filter(|found| !found.made && !found.kept && !documents.iter().any(|document| document.is(found))).collect()
 }
 
 /// Begins to delete these objects, each only if it is still the one that was found; the order is theirs. Pods of a workload go first.
 pub async fn delete(client: &Client, found: &[Found], kinds: &[KindOf]) -> Result<(), ServiceError> {
     for item in found.iter().filter(|item| !item.going) {
-        let Some(kind) = kinds.iter().find(|kind| kind.kind == item.kind) else { continue };
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(kind.group, kind.version, kind.kind));
-        let api: Api<DynamicObject> = match &item.namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
-        };
+        let Some((api, resource)) = item.api(client, kinds) else { continue };
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Foreground),
             preconditions: Some(Preconditions { uid: item.uid.clone(), resource_version: None }),
@@ -385,7 +403,7 @@ mod tests {
     #[test]
     fn what_no_document_is_any_more_is_stale_but_not_what_a_controller_made() {
         let documents = [document("Service", "v1"), document("DynamoGraphDeployment", "nvidia.com/v1alpha1")];
-        let found = |kind: &'static str, name: &str, made: bool| Found { kind, namespace: Some("n".into()), name: name.into(), uid: None, going: false, made };
+        let found = |kind: &'static str, name: &str, made: bool| Found { kind, namespace: Some("n".into()), name: name.into(), uid: None, going: false, made, kept: false };
         let all = vec![
             found("Service", "a", false),
             found("Service", "b", false),
@@ -393,6 +411,7 @@ mod tests {
             found("Deployment", "a", false),
             found("DynamoGraphDeployment", "a", false),
             Found { namespace: Some("m".into()), ..found("Service", "a", false) },
+            Found { kept: true, ..found("Secret", "serve-1", false) },
         ];
         let titles: Vec<_> = stale(all, &documents).iter().map(Found::title).collect();
         assert_eq!(titles, ["Service n/b", "Deployment n/a", "Service m/a"]);

@@ -4,6 +4,7 @@
 
 pub mod apply;
 mod client;
+pub mod diff;
 mod drift;
 mod error;
 mod forward;
@@ -28,6 +29,8 @@ pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub const LABEL_DEPLOYMENT: &str = "nemo.dev/deployment";
 /// Label of every object that we make: the step that made it.
 pub const LABEL_STEP: &str = "nemo.dev/step";
+/// Label of what keeps an earlier set of manifests: its number. It is no part of any set itself.
+pub const LABEL_REVISION: &str = "nemo.dev/revision";
 /// Annotation of every object that we make: the digest of its manifest.
 pub const ANNOTATION_INPUTS: &str = "nemo.dev/inputs";
 /// Value of [`LABEL_MANAGED_BY`] and field manager of server-side apply.

@@ -1,5 +1,6 @@
 //! Templates to documents. An undefined value is an error, and every value enters the YAML as JSON: quoted where YAML would guess.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use anyhow::Context;
@@ -9,6 +10,7 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::config::{Overlay, OverlayFile, nearest};
 use crate::error::{Kind, fail};
 
 /// The templates of a folder by their file names; no two folders have one of the same name.
@@ -40,6 +42,21 @@ const KUBERNETES: &[(&str, &str)] = templates![
     "worker-pod.yaml",
     "weights.yaml"
 ];
+/// What to do about a template.
+const CORRECT: &str = "correct it; templates/kubernetes/ has the template that it takes the place of, and nemo render shows what comes out";
+/// Those that the serving manifests are made from: what users may put in the place of ours.
+const SERVING: &[&str] = &[
+    "access.yaml",
+    "dgd-v1alpha1.yaml",
+    "dgd.yaml",
+    "frontend.yaml",
+    "frontend-container.yaml",
+    "frontend-pod.yaml",
+    "lws.yaml",
+    "worker.yaml",
+    "worker-container.yaml",
+    "worker-pod.yaml",
+];
 /// All templates, parsed once: a set of manifests renders some of them many times.
 static ENVIRONMENT: LazyLock<Result<Environment<'static>, minijinja::Error>> = LazyLock::new(environment);
 
@@ -53,15 +70,100 @@ pub struct Rendered {
     pub file: &'static str,
     pub text: String,
     pub manifests: Vec<Manifest>,
+    /// Files of users that went into it.
+    pub overlays: Vec<String>,
 }
 
-/// Renders a template and parses every document of it.
+/// Renders a template of ours and parses every document of it.
 pub fn render(file: &'static str, values: &impl Serialize) -> anyhow::Result<Rendered> {
     let wrong = || fail(Kind::Bug, format!("the template {file} does not render"));
-    let environment = ENVIRONMENT.as_ref().map_err(|error| anyhow::anyhow!("{error:#}")).with_context(wrong)?;
-    let text = environment.get_template(file).and_then(|template| template.render(Serde(values))).with_context(wrong)?;
+    let text = ours(file)?.get_template(file).and_then(|template| template.render(Serde(values))).with_context(wrong)?;
     let manifests = documents(&text).with_context(|| fail(Kind::Bug, format!("what the template {file} gives is no YAML")))?;
-    Ok(Rendered { file, text, manifests })
+    Ok(Rendered { file, text, manifests, overlays: Vec::new() })
+}
+
+fn ours(file: &str) -> anyhow::Result<&'static Environment<'static>> {
+    ENVIRONMENT.as_ref().map_err(|error| anyhow::anyhow!("{error:#}")).with_context(|| fail(Kind::Bug, format!("the template {file} does not render")))
+}
+
+/// Our templates, with a user's in the place of those of the same name.
+pub(super) struct Templates {
+    environment: Environment<'static>,
+    /// Path of the user's file by its name.
+    users: BTreeMap<String, String>,
+}
+
+impl Templates {
+    /// A file that is called as none of ours would be left aside without a word: it is refused.
+    pub(super) fn with(overlay: &Overlay) -> anyhow::Result<Self> {
+        let mut templates = Self { environment: ours("access.yaml")?.clone(), users: BTreeMap::new() };
+        // For the place of an error in the text.
+        templates.environment.set_debug(!overlay.templates.is_empty());
+        for OverlayFile { name, path, text } in &overlay.templates {
+            if !SERVING.contains(&name.as_str()) {
+                let near: Vec<_> = nearest(name, SERVING).iter().map(|name| format!("; did you mean {name}?")).take(1).collect();
+                let wrong = fail(Kind::Config, format!("{path}: the serving manifests have no template of that name{}", near.concat()));
+                return Err(wrong.hint(format!("templates are {}", SERVING.join(", "))).into());
+            }
+            templates.users.insert(name.clone(), path.clone());
+            let added = templates.environment.add_template_owned(name.clone(), text.clone());
+            added.map_err(|error| templates.wrong(name, &error))?;
+        }
+        Ok(templates)
+    }
+
+    /// As [`render`]; what is wrong with a user's template is told as the user's.
+    pub(super) fn render(&self, file: &'static str, values: &impl Serialize) -> anyhow::Result<Rendered> {
+        let overlays = self.reached(file);
+        if overlays.is_empty() {
+            return render(file, values);
+        }
+        let rendered = self.environment.get_template(file).and_then(|template| template.render(Serde(values)));
+        let text = rendered.map_err(|error| self.wrong(file, &error))?;
+        let no_yaml = |error: serde_saphyr::Error| {
+            let line = error.location().map_or(0, |at| usize::try_from(at.line()).unwrap_or(0));
+            let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default().trim();
+            let words = error.without_snippet().to_string();
+            fail(Kind::Config, format!("{}: it renders to what is no YAML, in line {line} of {file}: {shown}: {words}", overlays.join(", "))).hint(CORRECT)
+        };
+        let manifests = serde_saphyr::from_multiple::<Value>(&text).map_err(no_yaml)?.into_iter().filter(|document| !document.is_null()).collect();
+        Ok(Rendered { file, manifests, overlays, text })
+    }
+
+    /// Users' files among the templates that make this one.
+    fn reached(&self, file: &str) -> Vec<String> {
+        if self.users.is_empty() {
+            return Vec::new();
+        }
+        let (mut open, mut names): (Vec<String>, Vec<String>) = (vec![file.to_owned()], Vec::new());
+        while let Some(name) = open.pop() {
+            let Ok(template) = self.environment.get_template(&name) else { continue };
+            open.extend(
+                template.source().split("include \"").skip(1).filter_map(|rest| rest.split('"').next()).filter(|name| !names.iter().any(|seen| seen == name)).map(str::to_owned),
+            );
+            names.push(name);
+        }
+        self.users.iter().filter(|(name, _)| names.contains(name)).map(|(_, path)| path.clone()).collect()
+    }
+
+    /// File, line, and the words there.
+    fn wrong(&self, file: &str, error: &minijinja::Error) -> anyhow::Error {
+        // The outer ones only say what included it.
+        let mut error = error;
+        while let Some(inner) = std::error::Error::source(error).and_then(|source| source.downcast_ref()) {
+            error = inner;
+        }
+        let name = error.name().unwrap_or(file);
+        let path = self.users.get(name).cloned().unwrap_or_else(|| format!("{} (through nemo's own {name})", self.reached(file).join(", ")));
+        let line = error.line().unwrap_or(0);
+        let source = error.template_source().unwrap_or_default();
+        let shown = source.lines().nth(line.saturating_sub(1)).unwrap_or_default().trim();
+        let words = match error.detail() {
+            Some(detail) => format!("{}: {detail}", error.kind()),
+            None => error.kind().to_string(),
+        };
+        fail(Kind::Config, format!("{path}:{line}: {words}: {shown}")).hint(CORRECT).into()
+    }
 }
 
 fn environment() -> Result<Environment<'static>, minijinja::Error> {
@@ -94,7 +196,7 @@ fn indent(text: String, columns: usize) -> minijinja::Value {
 }
 
 /// The documents of a YAML text; those that hold only comments are none.
-fn documents(text: &str) -> anyhow::Result<Vec<Manifest>> {
+pub(super) fn documents(text: &str) -> anyhow::Result<Vec<Manifest>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }

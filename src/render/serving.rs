@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use super::component::{Argument, Because, Component, Variable, because, set};
 use super::engine;
-use super::environment::{Rendered, render};
+use super::environment::{Rendered, Templates};
+use super::patch;
 use super::variables;
-use crate::config::{Form, NodeLabel, Part, Role, Spec, Topology};
+use crate::config::{Form, NodeLabel, Overlay, Part, Role, Spec, Topology};
 
 /// Seconds from the last byte read until the engine takes requests: profiling, compilation, CUDA graphs. Assumed; kernels that are
 /// compiled for the first time took minutes on the reference's clusters.
@@ -173,13 +174,26 @@ fn file(role: Role) -> &'static str {
 
 /// Access, frontend and workers; or the graph that Dynamo's operator makes them from.
 pub fn serving(values: &Serving) -> anyhow::Result<Vec<Rendered>> {
+    overlaid(values, &Overlay::default())
+}
+
+/// The same with what users lay over it: templates in the place of ours, then patches over what comes out.
+pub fn overlaid(values: &Serving, overlay: &Overlay) -> anyhow::Result<Vec<Rendered>> {
+    let mut files = files(&Templates::with(overlay)?, values)?;
+    if let Some(patches) = &overlay.patches {
+        patch::apply(patches, &mut files)?;
+    }
+    Ok(files)
+}
+
+fn files(templates: &Templates, values: &Serving) -> anyhow::Result<Vec<Rendered>> {
     let template = match values.form {
         Form::Deployments => "worker.yaml",
         Form::Lws => "lws.yaml",
-        Form::DgdV1alpha1 => return Ok(vec![render("dgd-v1alpha1.yaml", values)?]),
-        Form::DgdV1beta1 | Form::DgdGrove => return Ok(vec![render("dgd.yaml", values)?]),
+        Form::DgdV1alpha1 => return Ok(vec![templates.render("dgd-v1alpha1.yaml", values)?]),
+        Form::DgdV1beta1 | Form::DgdGrove => return Ok(vec![templates.render("dgd.yaml", values)?]),
     };
-    let mut files = vec![render("access.yaml", values)?, render("frontend.yaml", values)?];
+    let mut files = vec![templates.render("access.yaml", values)?, templates.render("frontend.yaml", values)?];
     for component in &values.components {
         #[derive(Serialize)]
         struct Values<'a> {
@@ -187,7 +201,7 @@ pub fn serving(values: &Serving) -> anyhow::Result<Vec<Rendered>> {
             serving: &'a Serving,
             component: &'a Component,
         }
-        files.push(Rendered { file: file(component.role), ..render(template, &Values { serving: values, component })? });
+        files.push(Rendered { file: file(component.role), ..templates.render(template, &Values { serving: values, component })? });
     }
     Ok(files)
 }

@@ -10,6 +10,7 @@ pub mod explain;
 pub mod facts;
 pub mod filesystem;
 pub mod gpu_nodes;
+pub mod history;
 pub mod images;
 mod linted;
 mod mark;
@@ -92,7 +93,7 @@ pub fn all(deps: &Arc<Deps>) -> Vec<Arc<dyn Step>> {
         Arc::new(filesystem::Filesystem { deps: deps.clone() }),
         Arc::new(platform::Platform { deps: deps.clone() }),
         Arc::new(storage::Storage { deps: deps.clone() }),
-        Arc::new(serve::Serve { deps: deps.clone() }),
+        Arc::new(serve::Serve::new(deps.clone())),
         Arc::new(test::Test { deps: deps.clone() }),
         Arc::new(bench::Bench { deps: deps.clone() }),
         Arc::new(images::Images { deps: deps.clone() }),

@@ -24,8 +24,7 @@ pub(super) struct Objects<'a> {
 impl Objects<'_> {
     /// Marked as ours, in the order of the files.
     pub fn documents(&self, rendered: Vec<Rendered>) -> anyhow::Result<Vec<Document>> {
-        let manifests = rendered.into_iter().flat_map(|file| file.manifests.into_iter().map(move |manifest| (file.file, manifest)));
-        manifests.map(|(file, manifest)| Document::new(manifest, self.owner()).map_err(|why| fail(Kind::Bug, format!("template {file}: {why}")).into())).collect()
+        marked(rendered, self.owner(), self.kinds)
     }
 
     pub fn owner(&self) -> Owner<'_> {
@@ -132,6 +131,27 @@ impl Objects<'_> {
     pub fn client(&self, cx: &Cx) -> anyhow::Result<Option<kube::Client>> {
         if cx.facts.table(StepId::Cluster).is_none() { Ok(None) } else { self.deps.kube(cx).map(Some) }
     }
+}
+
+/// Manifests with our marks, in the order of the files; of other kinds than these none may come of what a user lays over ours.
+pub(super) fn marked(rendered: Vec<Rendered>, owner: Owner<'_>, kinds: &[KindOf]) -> anyhow::Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    for Rendered { file, manifests, overlays, .. } in rendered {
+        // What a user has laid over it is the user's to correct.
+        let wrong = |why: String| match overlays.as_slice() {
+            [] => fail(Kind::Bug, format!("template {file}: {why}")),
+            overlays => fail(Kind::Config, format!("{}: {file}: {why}", overlays.join(", "))).hint("nemo render shows what comes out"),
+        };
+        for manifest in manifests {
+            let document = Document::new(manifest, owner).map_err(wrong)?;
+            if !overlays.is_empty() && !kinds.iter().any(|kind| document.is_a(kind)) {
+                let kinds: Vec<_> = kinds.iter().map(|kind| kind.kind).collect();
+                return Err(wrong(format!("{}: nemo would not take it away again; what it knows is {}", document.title(), kinds.join(", "))).into());
+            }
+            documents.push(document);
+        }
+    }
+    Ok(documents)
 }
 
 /// What the standing of the documents alone says; `None`: all are there as they should be.

@@ -10,15 +10,17 @@ use kube::api::{Api, DeleteParams, ListParams};
 
 use super::Deps;
 use super::facts::{FilesystemFacts, ImagesFacts, ServeFacts, StorageFacts, WeightsFacts};
-use super::objects::{Objects, look, or_unreachable, seen, steady};
-use crate::config::Form;
+use super::history::{self, Revision};
+use super::objects::{Objects, look, marked, or_unreachable, seen, steady};
+use crate::config::{Form, Spec};
 use crate::engine::clock;
 use crate::engine::step::{Cx, Digest, Facts, Need, Seen, Step, StepId, Unit, all_of, part_of, table_of};
 use crate::engine::wait::Look;
 use crate::error::{Kind, Resource, ServiceError, fail};
-use crate::k8s::apply::{Found, KindOf, Live};
+use crate::k8s::apply::{Found, KindOf, Live, WORKLOADS};
+use crate::k8s::diff::Difference;
 use crate::k8s::ready::Readiness;
-use crate::k8s::{self, Answer, Container, Document};
+use crate::k8s::{self, Answer, Container, Owner};
 use crate::render::{self, Rendered, Serving};
 
 const KINDS: &[KindOf] = &[
@@ -26,7 +28,11 @@ const KINDS: &[KindOf] = &[
     KindOf::new("nvidia.com", "v1beta1", "DynamoGraphDeployment"),
     KindOf::new("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),
     KindOf::new("apps", "v1", "Deployment"),
+    KindOf::new("autoscaling", "v2", "HorizontalPodAutoscaler"),
+    KindOf::new("networking.k8s.io", "v1", "NetworkPolicy"),
     KindOf::new("", "v1", "Service"),
+    KindOf::new("", "v1", "ConfigMap"),
+    KindOf::new("", "v1", "Secret"),
     KindOf::new("rbac.authorization.k8s.io", "v1", "RoleBinding"),
     KindOf::new("rbac.authorization.k8s.io", "v1", "Role"),
     KindOf::new("", "v1", "ServiceAccount"),
@@ -36,6 +42,8 @@ pub const IMAGE: &str = "vllm-runtime";
 
 pub struct Serve {
     pub deps: Arc<Deps>,
+    /// These manifests instead of what the settings render.
+    pub kept: Option<Arc<Revision>>,
 }
 
 /// What the manifests need from other steps.
@@ -69,6 +77,11 @@ impl Inputs {
 }
 
 impl Serve {
+    /// The step as the settings ask for it.
+    pub fn new(deps: Arc<Deps>) -> Self {
+        Self { deps, kept: None }
+    }
+
     fn objects(&self) -> Objects<'_> {
         Objects { deps: &self.deps, step: StepId::Serve, kinds: KINDS }
     }
@@ -76,26 +89,60 @@ impl Serve {
     /// The manifests of the step.
     pub fn rendered(&self, inputs: &Inputs) -> anyhow::Result<(Serving, Vec<Rendered>)> {
         let serving = inputs.serving(&self.deps)?;
-        let rendered = render::serving(&serving)?;
+        let rendered = match &self.kept {
+            Some(kept) => kept.rendered(),
+            None => overlaid(&self.deps.spec, &serving)?,
+        };
         Ok((serving, rendered))
     }
 
-    fn documents(&self, inputs: &Inputs) -> anyhow::Result<(Serving, Vec<Document>)> {
-        let (serving, rendered) = self.rendered(inputs)?;
-        Ok((serving, self.objects().documents(rendered)?))
+    /// What applying would change, and how many objects would stay as they are. Reads only; what would not serve is refused, as it would be then.
+    pub async fn diff(&self, client: &kube::Client, inputs: &Inputs) -> anyhow::Result<(Vec<Difference>, usize)> {
+        let (_, rendered) = self.rendered(inputs)?;
+        super::linted::refuse(&rendered)?;
+        let documents = self.objects().documents(rendered)?;
+        let stale = self.objects().stale(client, &documents).await?;
+        let differences = k8s::diff::diff(client, &documents, &stale, KINDS).await?;
+        let unchanged = documents.len() + stale.len() - differences.len();
+        Ok((differences, unchanged))
+    }
+
+    /// Are the manifests of this revision, and no others, what the cluster has?
+    pub async fn is_there(&self, client: &kube::Client, revision: &Revision) -> anyhow::Result<bool> {
+        let objects = self.objects();
+        let documents = objects.documents(revision.rendered())?;
+        let (standing, stale) = futures::try_join!(k8s::apply::look(client, &documents), objects.stale(client, &documents))?;
+        Ok(stale.is_empty() && standing.iter().all(|live| matches!(live, Live::Same | Live::Changed(_))))
+    }
+
+    /// Digest of what the settings render now.
+    pub async fn wanted(&self, facts: &Facts) -> anyhow::Result<String> {
+        Ok(history::digest(&self.rendered(&Inputs::of(facts)?)?.1))
+    }
+
+    /// What others see of it: where it was rolled back from just this, that is said first.
+    async fn told(&self, client: &kube::Client, digest: &str, seen: Seen) -> anyhow::Result<Seen> {
+        let Seen::Broken { why } = seen else { return Ok(seen) };
+        let newest = history::newest(client, &self.deps.spec).await?;
+        match newest.filter(|newest| newest.instead_of.as_deref() == Some(digest)) {
+            Some(newest) => Ok(Seen::Broken { why: format!("these settings were rolled back from, to revision {}, and would be applied again: {why}", newest.number) }),
+            None => Ok(Seen::Broken { why }),
+        }
     }
 
     async fn look(&self, cx: &Cx, inputs: &Inputs) -> anyhow::Result<Seen> {
         let client = self.deps.kube(cx)?;
-        let (serving, documents) = self.documents(inputs)?;
+        let (serving, rendered) = self.rendered(inputs)?;
+        let digest = history::digest(&rendered);
         let objects = self.objects();
+        let documents = objects.documents(rendered)?;
         let (standing, stale) = futures::try_join!(k8s::apply::look(&client, &documents), objects.stale(&client, &documents))?;
         let differs = documents.iter().zip(&standing).any(|(document, live)| *live == Live::Differs && document.has_pods());
         match seen(&documents, &standing) {
             Some(foreign @ Seen::Foreign { .. }) => return Ok(foreign),
-            _ if !stale.is_empty() => return Ok(Seen::Broken { why: no_longer_wanted(&serving, &stale) }),
-            Some(Seen::Broken { why }) if differs && stops(&serving) => return Ok(Seen::Broken { why: format!("{why}; {}", downtime(&serving)) }),
-            Some(seen) => return Ok(seen),
+            _ if !stale.is_empty() => return self.told(&client, &digest, Seen::Broken { why: no_longer_wanted(&serving, &stale) }).await,
+            Some(Seen::Broken { why }) if differs && stops(&serving) => return self.told(&client, &digest, Seen::Broken { why: format!("{why}; {}", downtime(&serving)) }).await,
+            Some(seen) => return self.told(&client, &digest, seen).await,
             None => {}
         }
         for name in names(&serving) {
@@ -105,6 +152,9 @@ impl Serve {
                 Readiness::Waiting(what) => return Ok(Seen::Pending { what }),
                 Readiness::Absent => return Ok(Seen::Pending { what: format!("{name} is being made") }),
             }
+        }
+        if history::newest(&client, &self.deps.spec).await?.is_none_or(|newest| newest.digest != digest) {
+            return Ok(Seen::Pending { what: "it serves, and is not kept for nemo rollback yet".into() });
         }
         Ok(Seen::Ready { inputs: Some(self.inputs()), facts: table_of(&facts(&serving))? })
     }
@@ -135,6 +185,31 @@ impl Serve {
         }
         Ok(())
     }
+}
+
+/// The manifests with what the user lays over them. What is waited for has to be among them.
+fn overlaid(spec: &Spec, serving: &Serving) -> anyhow::Result<Vec<Rendered>> {
+    let rendered = render::overlaid(serving, &spec.overlay)?;
+    let wanted = if serving.by_operator { vec![serving.graph.as_str()] } else { names(serving) };
+    let is = |manifest: &render::Manifest, name: &str| manifest["metadata"]["name"] == name && manifest["kind"].as_str().is_some_and(|kind| WORKLOADS.contains(&kind));
+    match wanted.into_iter().find(|name| !rendered.iter().flat_map(|file| &file.manifests).any(|manifest| is(manifest, name))) {
+        Some(name) if !spec.overlay.is_empty() => {
+            let paths: Vec<_> = spec.overlay.templates.iter().map(|file| file.path.as_str()).collect();
+            Err(fail(Kind::Config, format!("{}: no workload {name} comes out", paths.join(", ")))
+                .hint("keep the names of nemo's own templates: other objects and nemo itself look for them")
+                .into())
+        }
+        _ => Ok(rendered),
+    }
+}
+
+/// Would these settings render, and serve as far as the lint can tell? With stand-ins for what only the cloud knows: asked before money is spent.
+pub fn trial(spec: &Spec) -> anyhow::Result<()> {
+    let facts =
+        render::Facts { image: format!("{IMAGE}@sha256:{}", "0".repeat(64)), claim: "shared".into(), model_path: "models".into(), weight_bytes: 0, capacity_gib: 1200, efa: None };
+    let rendered = overlaid(spec, &Serving::new(spec, facts))?;
+    super::linted::refuse(&rendered)?;
+    marked(rendered, Owner { deployment: &spec.name, step: StepId::Serve.as_str() }, KINDS).map(drop)
 }
 
 /// The workloads by name: workers, then the frontend.
@@ -242,7 +317,10 @@ impl Step for Serve {
 
     fn inputs(&self) -> Digest {
         let (spec, pins) = (&self.deps.spec, &self.deps.pins);
-        Digest::of(&(&spec.serve, &spec.model, &spec.precision, &spec.instance.type_name, &spec.compute_name, pins.images.get(IMAGE), &pins.weights.revision))
+        if let Some(kept) = &self.kept {
+            return Digest(kept.digest.clone());
+        }
+        Digest::of(&(&spec.serve, &spec.overlay, &spec.model, &spec.precision, &spec.instance.type_name, &spec.compute_name, pins.images.get(IMAGE), &pins.weights.revision))
     }
 
     fn makes(&self) -> Vec<Resource> {
@@ -267,8 +345,9 @@ impl Step for Serve {
     async fn apply(&self, cx: &Cx) -> anyhow::Result<toml::Table> {
         let client = self.deps.kube(cx)?;
         let inputs = Inputs::of(&cx.facts)?;
-        super::linted::refuse(&self.rendered(&inputs)?.1)?;
-        let (serving, documents) = self.documents(&inputs)?;
+        let (serving, rendered) = self.rendered(&inputs)?;
+        super::linted::refuse(&rendered)?;
+        let documents = self.objects().documents(rendered.clone())?;
         let wait = self.deps.spec.wait.rollout;
         self.objects().prune(cx, &client, &documents, wait).await?;
         self.objects().apply(cx, &client, &documents, wait).await?;
@@ -279,6 +358,7 @@ impl Step for Serve {
         cx.until(serving.frontend, wait, frontend).await?;
         let facts = facts(&serving);
         cx.until("the frontend to list the model", wait, || steady(lists_model(&client, &facts))).await?;
+        history::keep(&client, &self.deps.spec, &rendered).await?;
         table_of(&facts)
     }
 

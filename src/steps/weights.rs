@@ -123,7 +123,7 @@ impl Weights {
             "metadata": {"name": SECRET, "namespace": ground.storage.namespace},
             "stringData": {"token": token.reveal()},
         });
-        let rendered = Rendered { file: "weights.yaml", text: String::new(), manifests: vec![manifest] };
+        let rendered = Rendered { file: "weights.yaml", text: String::new(), manifests: vec![manifest], overlays: Vec::new() };
         Ok(self.objects(KINDS).documents(vec![rendered])?.pop())
     }
 

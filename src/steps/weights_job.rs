@@ -136,7 +136,7 @@ impl WeightsJob {
                 "files": facts.files.to_string(), "bytes": facts.bytes.to_string(),
             },
         });
-        Ok(Rendered { file: "weights.yaml", text: serde_json::to_string_pretty(&manifest)?, manifests: vec![manifest] })
+        Ok(Rendered { file: "weights.yaml", text: serde_json::to_string_pretty(&manifest)?, manifests: vec![manifest], overlays: Vec::new() })
     }
 }
 

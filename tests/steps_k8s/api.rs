@@ -108,7 +108,7 @@ fn selects(selector: &str, labels: &Value) -> bool {
     terms.push(term);
     terms.iter().filter(|term| !term.is_empty()).all(|term| match term.split_once(" in ") {
         Some((key, values)) => labels[key].as_str().is_some_and(|label| values.trim_matches(['(', ')']).split(',').any(|value| value == label)),
-        None => term.split_once('=').is_some_and(|(key, value)| labels[key] == value),
+        None => term.split_once('=').map_or_else(|| !labels[term.as_str()].is_null(), |(key, value)| labels[key] == value),
     })
 }
 

@@ -13,6 +13,7 @@ use nemo::engine::walk::Walk;
 use nemo::error::{Failure, Resource};
 use nemo::k8s::Endpoint;
 use nemo::steps::facts::{ClusterFacts, FilesystemFacts, ImagesFacts, NetworkFacts, StorageFacts, Stored, WeightsFacts};
+use nemo::steps::history::{self, Revision};
 use nemo::steps::{self, Deps, network, platform, serve, storage};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -98,18 +99,23 @@ impl Deployment {
         }
     }
 
-    fn walk(&self, under_test: StepId) -> Walk {
+    pub(crate) fn deps(&self) -> Arc<Deps> {
         let (spec, pins) = (Arc::new(self.spec.clone()), Arc::new(self.pins.clone()));
         let deps = Arc::new(Deps::new(spec, pins, self.aws.clone(), reqwest::Client::new(), None));
         let endpoint = Endpoint { url: self.cluster.endpoint.clone(), certificate_authority: self.cluster.certificate_authority.clone() };
         deps.kube_clients.get_or_make(&endpoint, "nemo", || Ok(self.api.client())).unwrap();
+        deps
+    }
+
+    fn walk(&self, under_test: StepId) -> Walk {
+        let deps = self.deps();
         let steps = StepId::ALL.into_iter().map(|id| -> Arc<dyn Step> {
             match id {
                 StepId::Network if under_test == StepId::Cluster => Arc::new(network::Network { deps: deps.clone() }),
                 StepId::Cluster if under_test == id => Arc::new(steps::cluster::Cluster { deps: deps.clone() }),
                 StepId::Platform if under_test == id => Arc::new(platform::Platform { deps: deps.clone() }),
                 StepId::Storage if under_test == id => Arc::new(storage::Storage { deps: deps.clone() }),
-                StepId::Serve if under_test == id => Arc::new(serve::Serve { deps: deps.clone() }),
+                StepId::Serve if under_test == id => Arc::new(serve::Serve::new(deps.clone())),
                 id => Arc::new(There(id, self.facts(id))),
             }
         });
@@ -135,6 +141,22 @@ impl Deployment {
         }
         walk.run(plan).await?;
         Ok(self.api.writes().split_off(before))
+    }
+
+    /// What has served, the newest first.
+    pub(crate) async fn revisions(&self) -> Vec<Revision> {
+        history::list(&self.api.client(), &self.spec).await.unwrap()
+    }
+
+    /// Goes back to a revision, as the command does; gives what was written.
+    pub(crate) async fn back_to(&self, revision: &Revision, instead_of: Option<&str>) -> Vec<String> {
+        let before = self.api.writes().len();
+        let mut walk = self.walk(StepId::Serve);
+        walk.replace(Arc::new(serve::Serve { deps: self.deps(), kept: Some(Arc::new(revision.clone())) }));
+        let plan = walk.plan(&StepId::ALL.into()).await.unwrap();
+        history::raise(&self.api.client(), &self.spec, revision, instead_of).await.unwrap();
+        walk.run(plan).await.unwrap();
+        self.api.writes().split_off(before)
     }
 
     /// Makes network and control plane in AWS, for steps that ask there, too.

@@ -9,6 +9,7 @@ mod common;
 mod deployment;
 mod platform;
 mod prune;
+mod rollback;
 mod storage;
 
 use deployment::Deployment;
@@ -46,7 +47,8 @@ const CASES: [Case; 2] = [
         step: StepId::Serve,
         first: "/api/v1/namespaces/nemo/services/frontend",
         missing: "/apis/apps/v1/namespaces/nemo/deployments/vllm-worker",
-        objects: 8,
+        // With the Secret that keeps them.
+        objects: 9,
         change: |deployment| deployment.spec.serve.max_model_len = 4096,
     },
 ];

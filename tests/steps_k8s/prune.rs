@@ -41,7 +41,7 @@ async fn another_form_takes_the_place_of_the_one_before() {
     assert!(why.contains("nothing serves until the new workers have loaded") && !why.contains("of-"), "{why}");
     let writes = deployment.up(StepId::Serve).await.unwrap();
     let (deleted, applied): (Vec<_>, Vec<_>) = writes.iter().partition(|write| write.starts_with("DELETE"));
-    assert_eq!((deleted.len(), applied.len()), (8, 2), "{writes:?}");
+    assert_eq!((deleted.len(), applied.len()), (8, 3), "{writes:?}");
     assert_eq!(writes[..2], ["DELETE deployments/frontend", "DELETE deployments/vllm-worker"], "pods first");
     assert!(writes[8..].iter().all(|write| write.starts_with("PATCH")), "nothing new comes before the old is gone: {writes:?}");
     assert_eq!(deployment.verdict(StepId::Serve).await, Verdict::Keep);

@@ -109,7 +109,7 @@ def test_the_api_server_takes_every_document_strictly(world: World) -> None:
     command = f"{environment}\ncargo test --quiet --locked --test strict -- --ignored"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout, done.stdout
+    assert "2 passed" in done.stdout, done.stdout
 
 
 def test_kubectl_works_through_the_entry_that_nemo_wrote(world: World) -> None:
@@ -200,6 +200,57 @@ def test_a_benchmark_outlives_its_pod_and_who_asked_for_it(world: World) -> None
     assert told[-1]["bench"]["folder"].endswith("attempt-2")
     result = json.loads((run / "result.json").read_text())
     assert "@sha256:" in result["served"]["containers"]["vllm-worker/worker"]["image"]
+
+
+PATCHES = """# ours
+- target: {kind: Deployment, name: vllm-worker}
+  patch:
+  - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: OURS, value: "no"}}
+"""
+NO_EFA = """- target: {kind: Deployment, name: vllm-worker}
+  patch:
+  - {op: remove, path: /spec/template/spec/containers/0/resources/requests/vpc.amazonaws.com~1efa}
+  - {op: remove, path: /spec/template/spec/containers/0/resources/limits/vpc.amazonaws.com~1efa}
+"""
+
+
+def test_an_overlay_is_shown_applied_and_rolled_back(world: World) -> None:
+    before = world.marks()
+    assert "no difference" in world.ok("diff").stdout
+    for text, code, words in [
+        (NO_EFA, 16, ["error N18", "worker.yaml is made with patches.yaml:1"]),
+        (PATCHES.replace("vllm-worker", "worker"), 10, ["patches.yaml:2: there is no Deployment worker to patch", "Deployment vllm-worker"]),
+        (PATCHES.replace('"no"', "no"), 10, ["patches.yaml:4: no without quotes"]),
+    ]:
+        (world.folder / "patches.yaml").write_text(text)
+        done = world.nemo("apply", "--patches", "patches.yaml", "--yes")
+        assert done.returncode == code, done.stdout + done.stderr
+        assert all(word in done.stderr for word in words), done.stderr
+    (world.folder / "patches.yaml").write_text(PATCHES)
+    shown = world.nemo("diff", "--patches", "patches.yaml", "--output", "json")
+    assert shown.returncode == 20, shown.stdout + shown.stderr
+    answer = events(shown.stdout)[0]
+    jsonschema.validate(answer, json.loads((ROOT / "schemas" / "diff.json").read_text()))
+    [one] = answer["differences"]
+    assert one["object"] == "Deployment nemo/vllm-worker" and "+        - name: OURS\n" in one["diff"], one
+    assert world.writes(before) == []
+    kept = world.ok("rollback", "--list").stdout
+    planned = world.nemo("plan", "--patches", "patches.yaml", "--check")
+    assert planned.returncode == 20 and "nothing serves until the new workers have loaded" in re.sub(r"\s+", " ", planned.stdout), planned.stdout
+    world.ok("apply", "--patches", "patches.yaml", "--yes")
+    assert "OURS=no" in world.exec("kubectl", "set", "env", "--namespace", "nemo", "deployment/vllm-worker", "--list").stdout
+    before = world.marks()
+    assert world.nemo("rollback").returncode == 2
+    assert world.writes(before) == []
+    done = world.ok("rollback", "--yes")
+    assert "back to revision 1" in done.stderr, done.stderr
+    assert "OURS" not in world.exec("kubectl", "set", "env", "--namespace", "nemo", "deployment/vllm-worker", "--list").stdout
+    listed = events(world.ok("rollback", "--list", "--output", "json").stdout)[-1]
+    jsonschema.validate(listed, json.loads((ROOT / "schemas" / "revisions.json").read_text()))
+    assert [(one["revision"], one["there"]) for one in listed["revisions"]] == [(3, True), (2, False)], (listed, kept)
+    assert "no difference" in world.ok("diff").stdout
+    planned = world.nemo("plan", "--patches", "patches.yaml").stdout
+    assert "these settings were rolled back from, to revision 3" in re.sub(r"\s+", " ", planned), planned
 
 
 def test_status_finds_it_again_without_notes(world: World) -> None:

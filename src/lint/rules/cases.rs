@@ -1,6 +1,6 @@
 //! Every rule by its table: the manifest as people wrote it is found, and with the right value it is not.
 
-use crate::lint::{Answer, Linter, all};
+use crate::lint::{Answer, Linter, Severity, all};
 
 /// A worker that breaks no rule. Cases change words of it.
 const WORKER: &str = r#"apiVersion: apps/v1
@@ -297,6 +297,16 @@ fn what_people_wrote_is_found() {
         assert!(hit, "{rule} with {to:?} for {from:?}:\n{answer}");
         assert!(of_rule.iter().all(|finding| finding.line.is_some_and(|line| line > 0) && finding.file == "f.yaml"), "{answer}");
     }
+}
+
+#[test]
+fn a_worker_that_is_told_to_use_efa_and_asks_for_none_is_an_error() {
+    let without = WORKER.replace(", vpc.amazonaws.com/efa: \"16\"", "");
+    assert_ne!(without, WORKER);
+    let told = changed(&without, "        - {name: GLOO_SOCKET_IFNAME", "        - {name: FI_PROVIDER, value: efa}\n        - {name: GLOO_SOCKET_IFNAME");
+    let found = |text: &str| lint(text).findings.into_iter().find(|finding| finding.rule == "N18").map(|finding| (finding.severity, finding.found));
+    assert_eq!(found(&told), Some((Severity::Error, "0 EFA adapters for 8 GPUs".to_owned())));
+    assert_eq!(found(&without), None, "who does not use EFA needs none");
 }
 
 #[test]

@@ -126,7 +126,9 @@ fn efa_count(seen: &Seen<'_>, found: &mut Found<'_>) {
         return;
     }
     let named = !pod.instance_types().is_empty();
-    for container in pod.containers.iter().filter(|container| container.efa() > 0 && container.gpus() > 0) {
+    // One that is told to use EFA and gets no adapter does not even start to serve.
+    let wants = |container: &&Container<'_>| container.gpus() > 0 && (container.efa() > 0 || container.var("FI_PROVIDER") == Some("efa"));
+    for container in pod.containers.iter().filter(wants) {
         // A part of the GPUs has the same part of the adapters.
         let share = |instance: &&Instance| (efa_of(instance) * container.gpus()).div_ceil(gpus_of(instance).max(1));
         let rights: Vec<u64> = types.iter().map(share).collect();
@@ -139,7 +141,7 @@ fn efa_count(seen: &Seen<'_>, found: &mut Found<'_>) {
             let right = rights.iter().map(u64::to_string).collect::<Vec<_>>().join(" or ");
             let of = format!("{asked} EFA adapters for {} GPUs", container.gpus());
             // Fewer than the node has is slow, and fits.
-            if asked < most && !several_nodes(seen) {
+            if asked > 0 && asked < most && !several_nodes(seen) {
                 found.warn(container.at(EFA), of, format!("{right} ({names})"))
             } else {
                 found.add(container.at(EFA), of, format!("{right} ({names})"))
