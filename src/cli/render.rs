@@ -83,6 +83,10 @@ pub(super) async fn inputs(session: &Session, more: &[StepId]) -> Result<(Arc<De
     if needed.iter().any(|step| walk.facts.table(*step).is_none()) {
         walk.plan(&needed).await?;
     }
+    // A file says where it went by the catalogue because nobody answered.
+    if let Ok(client) = walk.facts.get(StepId::Cluster).and_then(|cluster| deps.kube_of(&cluster)) {
+        let _ = deps.look_live(&client, deps.spec.controllers()).await;
+    }
     let inputs = Inputs::of(&walk.facts)?;
     Ok((deps, walk.facts.clone(), inputs))
 }

@@ -11,7 +11,7 @@ use crate::engine::state::{Record, State, Status};
 use crate::engine::step::{Step, StepId, table_of};
 use crate::error::{Failure, Kind, fail};
 use crate::steps::facts::{ClusterFacts, ServeFacts, TestFacts};
-use crate::steps::test::{Test, ask};
+use crate::steps::test::{Test, ask, hints};
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
@@ -46,7 +46,8 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
         return Ok(());
     }
     let words = format!("{} of {} tests failed: {}", failures.len(), answer.outcome.tests.len(), failures.join("; "));
-    Err(Failure::new(Kind::Verification, words).hint("nemo status shows whether the pods are well"))
+    let failure = hints(&answer.outcome).into_iter().fold(Failure::new(Kind::Verification, words), Failure::hint);
+    Err(failure.hint("nemo status shows whether the pods are well"))
 }
 
 async fn tested(session: &Session) -> Result<Answer, Failure> {
@@ -58,7 +59,7 @@ async fn tested(session: &Session) -> Result<Answer, Failure> {
     drop(walk);
     let started = clock::now();
     let client = deps.kube_of(&cluster)?;
-    let asking = ask(&client, &serve, &session.spec.name, |test| ui::say(session.manner, format!("{} …", test.id)));
+    let asking = ask(&session.spec, &client, &serve, |test| ui::say(session.manner, format!("{} …", test.id)));
     let (outcome, of) = asking.await.map_err(anyhow::Error::new)?;
     let passed = outcome.failures().is_empty();
     let noted = if passed { table_of(&TestFacts { passed: outcome.passed(), of })? } else { toml::Table::new() };

@@ -3,7 +3,7 @@
 use super::layers::Layers;
 use super::model::Modality;
 use super::spec::Spec;
-use super::topology::{Form, FormSetting, Role, Topology, refusal};
+use super::topology::{Controllers, Form, FormSetting, Role, Topology, refusal};
 
 /// The workers of one role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,9 +25,19 @@ impl Part {
 }
 
 impl Spec {
-    /// The form that is rendered, and why it is that one.
+    /// The form where there is what the platform's charts bring, and why it is that one.
     pub fn form(&self) -> (Form, &'static str) {
-        let auto = self.serve.topology.form();
+        self.form_with(self.controllers())
+    }
+
+    /// The controllers that the platform's charts bring.
+    pub fn controllers(&self) -> Controllers {
+        Controllers::of_charts(self.platform.charts.keys().map(String::as_str))
+    }
+
+    /// The form where there are these controllers, and why it is that one.
+    pub fn form_with(&self, there: Controllers) -> (Form, &'static str) {
+        let auto = self.serve.topology.form(there);
         match self.serve.form {
             FormSetting::As(form) if form != auto.0 => (form, "asked for"),
             _ => auto,

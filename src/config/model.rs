@@ -153,6 +153,12 @@ impl Architecture {
     pub fn layers(&self) -> Layers {
         Layers::of(&self.pattern)
     }
+
+    /// Bytes of keys and values that a token leaves in the attention layers, by `--kv-cache-dtype`.
+    pub fn kv_bytes_a_token(&self, kv_cache_dtype: &str) -> u64 {
+        let each = if kv_cache_dtype.starts_with("fp8") { 1 } else { 2 };
+        2 * u64::from(self.layers().attention) * u64::from(self.kv_heads) * u64::from(self.head_dim) * each
+    }
 }
 
 /// The Mamba-2 layers.

@@ -94,12 +94,14 @@ impl Topology {
         Form::ALL.into_iter().filter(|form| refusal(self, *form).is_none()).collect()
     }
 
-    /// The form of `auto`, and why.
-    pub fn form(self) -> (Form, &'static str) {
-        if self.many_nodes() {
+    /// The form of `auto` where there are these controllers, and why.
+    pub fn form(self, there: Controllers) -> (Form, &'static str) {
+        if !self.many_nodes() {
+            (Form::Deployments, "each pod is a whole worker on one node, which needs no controller beyond Kubernetes' own")
+        } else if there.lws || Form::DgdGrove.lacks(self, there).is_some() {
             (Form::Lws, "a replica is a group of pods, which a LeaderWorkerSet starts, counts and replaces together")
         } else {
-            (Form::Deployments, "each pod is a whole worker on one node, which needs no controller beyond Kubernetes' own")
+            (Form::DgdGrove, "a replica is a group of pods; there is no LeaderWorkerSet here, and Dynamo's operator has Grove make groups")
         }
     }
 }
@@ -121,6 +123,56 @@ impl Form {
     /// Does Dynamo's operator make the pods?
     pub fn by_operator(self) -> bool {
         matches!(self, Self::DgdV1alpha1 | Self::DgdV1beta1 | Self::DgdGrove)
+    }
+
+    /// What of these controllers is missing to make the topology in this form.
+    pub fn lacks(self, topology: Topology, there: Controllers) -> Option<&'static str> {
+        let (missing, what) = match self {
+            Self::Deployments => return None,
+            Self::Lws => (!there.lws, "LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)"),
+            Self::DgdV1alpha1 if !there.dgd_v1alpha1 => (true, "DynamoGraphDeployment in nvidia.com/v1alpha1"),
+            Self::DgdV1beta1 | Self::DgdGrove if !there.dgd_v1beta1 => (true, "DynamoGraphDeployment in nvidia.com/v1beta1"),
+            Self::DgdGrove => (!(there.grove && there.kai), "Grove (grove.io) and KAI (scheduling.run.ai)"),
+            Self::DgdV1alpha1 | Self::DgdV1beta1 => (
+                topology.many_nodes() && !(there.lws && there.volcano),
+                "LeaderWorkerSet with Volcano's API (scheduling.volcano.sh), without which Dynamo's operator makes no groups",
+            ),
+        };
+        missing.then_some(what)
+    }
+}
+
+/// Controllers of a cluster that make pods of our objects, known by the kinds that it serves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Controllers {
+    pub lws: bool,
+    pub dgd_v1alpha1: bool,
+    pub dgd_v1beta1: bool,
+    pub grove: bool,
+    pub kai: bool,
+    pub volcano: bool,
+}
+
+impl Controllers {
+    /// What a platform's charts bring.
+    pub fn of_charts<'a>(charts: impl Iterator<Item = &'a str>) -> Self {
+        charts.fold(Self::default(), |there, chart| match chart {
+            "lws" => Self { lws: true, ..there },
+            "dynamo-platform" => Self { dgd_v1alpha1: true, dgd_v1beta1: true, ..there },
+            _ => there,
+        })
+    }
+
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            lws: self.lws || other.lws,
+            dgd_v1alpha1: self.dgd_v1alpha1 || other.dgd_v1alpha1,
+            dgd_v1beta1: self.dgd_v1beta1 || other.dgd_v1beta1,
+            grove: self.grove || other.grove,
+            kai: self.kai || other.kai,
+            volcano: self.volcano || other.volcano,
+        }
     }
 }
 
@@ -175,10 +227,43 @@ mod tests {
         assert_eq!(serde_json::from_value::<FormSetting>("auto".into()).unwrap(), FormSetting::Auto);
     }
 
+    const OURS: Controllers = Controllers { lws: true, dgd_v1alpha1: true, dgd_v1beta1: true, grove: false, kai: false, volcano: false };
+    const GROVE: Controllers = Controllers { lws: false, grove: true, kai: true, ..OURS };
+
     #[test]
     fn the_form_of_auto_exists() {
         for topology in Topology::ALL.into_iter().filter(|topology| !topology.forms().is_empty()) {
-            assert_eq!(refusal(topology, topology.form().0), None, "{topology}");
+            for there in [OURS, GROVE, Controllers::default()] {
+                assert_eq!(refusal(topology, topology.form(there).0), None, "{topology}");
+            }
+        }
+        assert_eq!(Controllers::of_charts(["lws", "dynamo-platform", "nvidia-device-plugin"].into_iter()), OURS);
+    }
+
+    #[test]
+    fn the_form_follows_what_the_cluster_has() {
+        use Topology::{Aggregated, PipelineParallel};
+        for (topology, there, form) in [
+            (Aggregated, Controllers::default(), Form::Deployments),
+            (PipelineParallel, OURS, Form::Lws),
+            (PipelineParallel, Controllers { lws: true, ..GROVE }, Form::Lws),
+            (PipelineParallel, GROVE, Form::DgdGrove),
+            (PipelineParallel, Controllers { kai: false, ..GROVE }, Form::Lws),
+        ] {
+            assert_eq!(topology.form(there).0, form, "{topology} {there:?}");
+        }
+        for (form, topology, there, missing) in [
+            (Form::Lws, PipelineParallel, GROVE, "LeaderWorkerSet"),
+            (Form::DgdV1beta1, PipelineParallel, OURS, "Volcano"),
+            (Form::DgdV1beta1, PipelineParallel, Controllers { volcano: true, ..OURS }, ""),
+            (Form::DgdV1beta1, Aggregated, OURS, ""),
+            (Form::DgdV1beta1, Aggregated, Controllers { dgd_v1beta1: false, ..OURS }, "v1beta1"),
+            (Form::DgdV1alpha1, Aggregated, Controllers { dgd_v1beta1: false, ..OURS }, ""),
+            (Form::DgdGrove, Aggregated, OURS, "Grove"),
+            (Form::DgdGrove, PipelineParallel, GROVE, ""),
+        ] {
+            let lacks = form.lacks(topology, there);
+            assert!(lacks.map_or(missing.is_empty(), |lacks| !missing.is_empty() && lacks.contains(missing)), "{topology} as {form} {there:?}: {lacks:?}");
         }
     }
 }

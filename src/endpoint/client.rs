@@ -57,6 +57,16 @@ struct Text {
 }
 
 #[derive(Deserialize)]
+struct Counted {
+    usage: Option<Usage>,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    prompt_tokens: u64,
+}
+
+#[derive(Deserialize)]
 struct Message {
     message: Chat,
     finish_reason: Option<String>,
@@ -86,6 +96,13 @@ impl Endpoint {
         let body = json!({ "model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0 });
         let answer: Choices<Text> = self.post("/v1/completions", &body).await?;
         first(answer, "/v1/completions").map(|choice| choice.text)
+    }
+
+    /// Has this prompt read and a word or two written; gives the tokens that it was, where the endpoint counts them.
+    pub async fn read(&self, model: &str, prompt: &str) -> Result<Option<u64>, ServiceError> {
+        let body = json!({ "model": model, "prompt": prompt, "max_tokens": 4, "temperature": 0 });
+        let answer: Counted = self.post("/v1/completions", &body).await?;
+        Ok(answer.usage.map(|usage| usage.prompt_tokens))
     }
 
     /// The answer to one question.

@@ -64,6 +64,9 @@ pub struct Planned {
     pub makes: Vec<Resource>,
     /// What has to be there first.
     pub needs: Vec<String>,
+    /// What was chosen, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The verdict for one step.
@@ -83,6 +86,7 @@ pub fn decide(id: StepId, want: &Digest, note: Option<&Record>, seen: &Seen, on_
         Seen::Pending { what } => Verdict::Wait { why: what.clone() },
         Seen::Broken { why } => Verdict::Update { why: why.clone() },
         Seen::Fixed { why } => refuse(id, why.clone()),
+        Seen::Impossible { why, hint } => Verdict::Refuse { why: why.clone(), hint: hint.clone(), kind: Kind::Usage },
         Seen::Ready { inputs, .. } => {
             // What the resource says of itself wins over our note: the cloud is the truth.
             match inputs.as_ref().or(note.map(|note| &note.inputs)) {
@@ -134,6 +138,7 @@ mod tests {
             (Some(note(Status::Done, "a")), Seen::Broken { why: "x".into() }, OnChange::Refuse, "update"),
             (None, Seen::Foreign { what: "cluster nemo".into() }, OnChange::InPlace, "refuse"),
             (Some(note(Status::Done, "a")), Seen::Fixed { why: "disk".into() }, OnChange::InPlace, "refuse"),
+            (None, Seen::Impossible { why: "no Grove".into(), hint: "--as auto".into() }, OnChange::InPlace, "refuse"),
         ];
         for (note, seen, on_change, word) in cases {
             assert_eq!(decide(StepId::Cluster, &want, note.as_ref(), &seen, on_change).word(), word, "{note:?} {seen:?} {on_change:?}");
@@ -148,6 +153,7 @@ mod tests {
             ".{0,8}".prop_map(|why| Seen::Broken { why }),
             ".{0,8}".prop_map(|what| Seen::Foreign { what }),
             ".{0,8}".prop_map(|why| Seen::Fixed { why }),
+            ".{0,8}".prop_map(|why| Seen::Impossible { why, hint: String::new() }),
             proptest::option::of("[ab]").prop_map(|inputs| ready(inputs.as_deref())),
         ]
     }
@@ -160,7 +166,7 @@ mod tests {
             let note = noted.map(|n| note(Status::Done, &n));
             let verdict = decide(StepId::Network, &want, note.as_ref(), &seen, if refuse { OnChange::Refuse } else { OnChange::InPlace });
             match &seen {
-                Seen::Foreign { .. } | Seen::Fixed { .. } => prop_assert!(!verdict.acts()),
+                Seen::Foreign { .. } | Seen::Fixed { .. } | Seen::Impossible { .. } => prop_assert!(!verdict.acts()),
                 Seen::Ready { inputs: Some(have), .. } if *have == want => prop_assert_eq!(verdict, Verdict::Keep),
                 Seen::Ready { .. } => prop_assert!(!refuse || !verdict.acts()),
                 _ => prop_assert!(verdict.acts()),

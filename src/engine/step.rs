@@ -155,6 +155,8 @@ pub enum Seen {
     Broken { why: String },
     /// It is there, and the settings ask for what it cannot be changed to: `node group system has disk 100, the settings say 200`.
     Fixed { why: String },
+    /// What is asked for cannot be made here: what it needs is nothing that a step makes.
+    Impossible { why: String, hint: String },
     /// Something of that name is there and does not carry our mark.
     Foreign { what: String },
 }
@@ -261,6 +263,11 @@ pub trait Step: Send + Sync {
 
     /// What it makes, for the plan; with prices where known.
     fn makes(&self) -> Vec<Resource>;
+
+    /// What a person should know of it before it is made: what was chosen, and why.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Reads, and changes nothing.
     async fn observe(&self, cx: &Cx) -> anyhow::Result<Seen>;

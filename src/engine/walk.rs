@@ -134,7 +134,7 @@ impl Walk {
                     Seen::Ready { .. } if !self.pinned => Verdict::Keep,
                     seen => decide(*id, &step.inputs(), self.state.steps.get(id), seen, step.on_change()),
                 };
-                Planned { step: *id, verdict, makes: step.makes(), needs: step.needs().iter().map(Need::to_string).collect() }
+                Planned { step: *id, verdict, makes: step.makes(), needs: step.needs().iter().map(Need::to_string).collect(), notes: step.notes() }
             })
             .collect();
         Ok(Plan { planned, seen })

@@ -72,6 +72,16 @@ impl Document {
         self.resource.kind == found.kind && self.object.namespace() == found.namespace && self.object.name_any() == found.name
     }
 
+    /// The same under a name that nothing of ours has, to be tried as something new. It is as long, since names have limits.
+    pub(super) fn elsewhere(&self) -> Self {
+        let mut other = self.clone();
+        let mut name = self.object.name_any();
+        let last = if name.pop() == Some('x') { 'y' } else { 'x' };
+        name.push(last);
+        other.object.metadata.name = Some(name);
+        other
+    }
+
     /// `Deployment nemo/vllm-worker`
     pub fn title(&self) -> String {
         match self.object.namespace() {
@@ -183,7 +193,7 @@ pub async fn dry_run(client: &Client, documents: &[Document]) -> Result<(), Serv
     Ok(())
 }
 
-async fn patch(client: &Client, document: &Document, dry_run: bool) -> Result<String, ServiceError> {
+pub(super) async fn patch(client: &Client, document: &Document, dry_run: bool) -> Result<String, ServiceError> {
     patched(client, document, dry_run, false).await?;
     Ok(document.title())
 }

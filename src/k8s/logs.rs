@@ -17,7 +17,7 @@ pub struct Container {
 }
 
 impl Container {
-    fn api(&self, client: &Client) -> Api<Pod> {
+    pub(super) fn api(&self, client: &Client) -> Api<Pod> {
         Api::namespaced(client.clone(), &self.namespace)
     }
 

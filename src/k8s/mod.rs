@@ -3,13 +3,16 @@
 //! Every call returns our types or a [`crate::error::ServiceError`].
 
 pub mod apply;
+pub mod change;
 mod client;
 pub mod diff;
 mod drift;
 mod error;
 mod forward;
+mod inside;
 pub mod kubeconfig;
 mod logs;
+pub mod offers;
 mod others;
 pub mod ready;
 mod releases;

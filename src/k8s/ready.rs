@@ -87,6 +87,9 @@ pub async fn graph(client: &Client, namespace: &str, name: &str) -> Result<Readi
     if ready["status"] == "True" && ready["observedGeneration"].as_i64() == found.metadata.generation {
         return Ok(Readiness::Ready);
     }
+    if ready["reason"] == "no_multinode_orchestrator_available" {
+        return Ok(Readiness::Failed(ready["message"].as_str().unwrap_or_default().to_owned()));
+    }
     let words = ["reason", "message"].map(|key| ready[key].as_str().unwrap_or_default().to_owned()).join(": ");
     let words = if words == ": " { "the operator has not looked at it yet".to_owned() } else { words };
     let selector = LabelSelector { match_labels: Some([("nvidia.com/dynamo-graph-deployment-name".to_owned(), name.to_owned())].into()), ..LabelSelector::default() };

@@ -7,7 +7,7 @@ use super::engine;
 use super::environment::{Rendered, Templates};
 use super::patch;
 use super::variables;
-use crate::config::{Form, NodeLabel, Overlay, Part, Role, Spec, Topology};
+use crate::config::{Controllers, Form, NodeLabel, Overlay, Part, Role, Spec, Topology};
 
 /// Seconds from the last byte read until the engine takes requests: profiling, compilation, CUDA graphs. Assumed; kernels that are
 /// compiled for the first time took minutes on the reference's clusters.
@@ -30,6 +30,8 @@ pub struct Facts {
     pub capacity_gib: u32,
     /// EFA adapters that a GPU node really allocates; the catalogue's figure where nobody has looked.
     pub efa: Option<u32>,
+    /// What makes pods of our objects there.
+    pub controllers: Controllers,
 }
 
 /// What the serving manifests are made from.
@@ -61,6 +63,8 @@ pub struct Serving {
     pub node_labels: Vec<NodeLabel>,
     pub gpus: u32,
     pub efa: u32,
+    /// Where that number is from.
+    pub efa_reason: &'static str,
     pub cpu: u32,
     pub memory_gib: u32,
     pub claim: String,
@@ -84,7 +88,7 @@ impl Serving {
         let parts = spec.parts();
         let readers = parts.iter().map(|part| u64::from(part.replicas * if part.data_parallel_size > 1 { part.nodes } else { 1 })).sum::<u64>().max(1);
         let startup_s = 2 * readers * weights_gb * 1000 / read_mb_s + ENGINE_START_S;
-        let (form, form_reason) = spec.form();
+        let (form, form_reason) = spec.form_with(facts.controllers);
         Self {
             namespace: spec.serve.namespace.clone(),
             topology: spec.serve.topology,
@@ -104,6 +108,7 @@ impl Serving {
             node_labels: spec.compute.node_labels.clone(),
             gpus: spec.gpus(),
             efa: facts.efa.or(spec.instance.efa.as_ref().map(|efa| efa.value)).unwrap_or(0),
+            efa_reason: if facts.efa.is_some() { "as many EFA adapters as the nodes allocate" } else { "as many EFA adapters as the catalogue knows, since no node was seen" },
             // A quarter of the nominal vCPUs and half of the memory: a node allocates as much also without hyper-threading and beside its DaemonSets.
             cpu: (spec.instance.vcpus.value / 4).max(1),
             memory_gib: spec.instance.memory_gib.value * 125 / 256,

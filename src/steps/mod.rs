@@ -13,7 +13,9 @@ pub mod gpu_nodes;
 pub mod history;
 pub mod images;
 mod linted;
+pub mod live;
 mod mark;
+mod moved;
 pub mod network;
 mod nodegroup;
 mod objects;
@@ -30,7 +32,7 @@ mod weights_job;
 #[cfg(test)]
 mod weights_test;
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use crate::aws::Aws;
 use crate::config::{Pins, Spec};
@@ -40,6 +42,7 @@ use crate::k8s;
 use crate::secret::Secret;
 
 use facts::ClusterFacts;
+use live::Live;
 
 /// What the steps work with: checked settings, what was resolved at plan time, and the clients.
 pub struct Deps {
@@ -52,12 +55,14 @@ pub struct Deps {
     pub hub_token: Option<Secret>,
     /// Filled by [`Deps::kube`].
     pub kube_clients: k8s::Clients,
+    /// Filled by [`Deps::look_live`].
+    live: RwLock<Live>,
 }
 
 impl Deps {
     /// Puts them together.
     pub fn new(spec: Arc<Spec>, pins: Arc<Pins>, aws: Aws, http: reqwest::Client, hub_token: Option<Secret>) -> Self {
-        Self { spec, pins, aws, http, hub_token, kube_clients: k8s::Clients::default() }
+        Self { spec, pins, aws, http, hub_token, kube_clients: k8s::Clients::default(), live: RwLock::default() }
     }
 
     /// The client of the cluster that the step `cluster` noted; its tokens are signed and renewed in the process.

@@ -39,7 +39,7 @@ impl Objects<'_> {
             Ok(going.map_or(Look::Ready(()), Look::NotYet))
         })
         .await?;
-        for title in k8s::apply::apply(client, documents).await? {
+        for title in cx.until("webhooks to answer", wait, || webhooks(k8s::apply::apply(client, documents))).await? {
             cx.note(format!("{title} applied"));
         }
         Ok(())
@@ -50,24 +50,30 @@ impl Objects<'_> {
         Ok(k8s::apply::stale(k8s::apply::list(client, self.kinds, self.owner()).await?, documents))
     }
 
-    /// Deletes what carries our labels and is none of the documents, and waits until it is gone: its pods hold nodes that others need.
-    /// Nothing goes before the API server has said that it takes what comes instead.
+    /// Deletes what carries our labels and is none of the documents, and what cannot be changed to its document; waits until it is gone: its pods hold
+    /// nodes that others need. Nothing goes before the API server has said that it takes what comes instead.
     pub async fn prune(&self, cx: &Cx, client: &kube::Client, documents: &[Document], wait: Wait) -> anyhow::Result<()> {
-        let stale = self.stale(client, documents).await?;
+        let refused = cx.until("webhooks to answer", wait, || webhooks(k8s::change::refused(client, documents))).await?;
+        let anew = |title: &str| refused.iter().find(|refused| refused.title == title);
+        let documents: Vec<Document> = documents.iter().filter(|document| anew(&document.title()).is_none()).cloned().collect();
+        let stale = self.stale(client, &documents).await?;
         if stale.is_empty() {
             return Ok(());
         }
-        k8s::apply::check(client, documents).await?;
-        for found in &stale {
-            cx.note(format!("{} is no longer wanted: removed", found.title()));
+        cx.until("webhooks to answer", wait, || webhooks(k8s::apply::check(client, &documents))).await?;
+        for title in stale.iter().map(Found::title) {
+            cx.note(match anew(&title) {
+                Some(refused) => format!("{title} cannot be changed to what is wanted, so it is removed and made anew: {}", refused.why),
+                None => format!("{title} is no longer wanted: removed"),
+            });
         }
         cx.until("what is no longer wanted to go", wait, || async {
             steady(async {
-                let (pods, rest): (Vec<_>, Vec<_>) = self.stale(client, documents).await?.into_iter().partition(Found::has_pods);
+                let (pods, rest): (Vec<_>, Vec<_>) = self.stale(client, &documents).await?.into_iter().partition(Found::has_pods);
                 // Pods sign off by the rights and Services that they came with: those go after them.
                 let next = if pods.is_empty() { rest } else { pods };
                 k8s::apply::delete(client, &next, self.kinds).await?;
-                let left = self.stale(client, documents).await?;
+                let left = self.stale(client, &documents).await?;
                 Ok(left.first().map_or(Look::Ready(()), |found| Look::NotYet(format!("{} is still there", found.title()))))
             })
             .await
@@ -181,6 +187,14 @@ pub(super) fn or_unreachable(seen: anyhow::Result<Seen>) -> anyhow::Result<Seen>
     match seen {
         Err(error) if error.downcast_ref::<ServiceError>().is_some_and(|error| error.service == "kubernetes" && error.is(&["Unreachable"])) => Ok(Seen::Unreachable),
         other => other,
+    }
+}
+
+/// An operator is Ready before its webhooks listen: until they do, every write of its objects is refused.
+async fn webhooks<T>(asked: impl Future<Output = Result<T, ServiceError>>) -> anyhow::Result<Look<T>> {
+    match asked.await {
+        Err(error) if error.message.contains("failed calling webhook") => Ok(Look::NotYet(error.message)),
+        answer => Ok(Look::Ready(answer?)),
     }
 }
 

@@ -12,12 +12,13 @@ use super::Deps;
 use super::facts::{FilesystemFacts, ImagesFacts, ServeFacts, StorageFacts, WeightsFacts};
 use super::history::{self, Revision};
 use super::objects::{Objects, look, marked, or_unreachable, seen, steady};
-use crate::config::{Form, Spec};
+use crate::config::{Controllers, Form, Spec};
 use crate::engine::clock;
 use crate::engine::step::{Cx, Digest, Facts, Need, Seen, Step, StepId, Unit, all_of, part_of, table_of};
-use crate::engine::wait::Look;
+use crate::engine::wait::{Look, Wait};
 use crate::error::{Kind, Resource, ServiceError, fail};
 use crate::k8s::apply::{Found, KindOf, Live, WORKLOADS};
+use crate::k8s::change::Refused;
 use crate::k8s::diff::Difference;
 use crate::k8s::ready::Readiness;
 use crate::k8s::{self, Answer, Container, Owner};
@@ -70,7 +71,8 @@ impl Inputs {
             model_path: self.weights.path.clone(),
             weight_bytes: bytes,
             capacity_gib: self.filesystem.capacity_gib,
-            efa: None,
+            efa: deps.efa(),
+            controllers: deps.controllers(),
         };
         Ok(Serving::new(&deps.spec, facts))
     }
@@ -117,6 +119,8 @@ impl Serve {
 
     /// Digest of what the settings render now.
     pub async fn wanted(&self, facts: &Facts) -> anyhow::Result<String> {
+        let client = self.deps.kube_of(&facts.get(StepId::Cluster)?)?;
+        self.deps.look_live(&client, self.deps.spec.controllers()).await?;
         Ok(history::digest(&self.rendered(&Inputs::of(facts)?)?.1))
     }
 
@@ -130,16 +134,25 @@ impl Serve {
         }
     }
 
-    async fn look(&self, cx: &Cx, inputs: &Inputs) -> anyhow::Result<Seen> {
+    async fn look(&self, cx: &Cx) -> anyhow::Result<Seen> {
         let client = self.deps.kube(cx)?;
-        let (serving, rendered) = self.rendered(inputs)?;
+        self.deps.look_live(&client, self.deps.spec.controllers()).await?;
+        if let Some(impossible) = self.impossible("the cluster") {
+            return Ok(impossible);
+        }
+        let Some(inputs) = Inputs::of(&cx.facts).ok().filter(|inputs| inputs.images.stored.contains_key(IMAGE)) else { return Ok(Seen::Unreachable) };
+        let (serving, rendered) = self.rendered(&inputs)?;
         let digest = history::digest(&rendered);
         let objects = self.objects();
         let documents = objects.documents(rendered)?;
         let (standing, stale) = futures::try_join!(k8s::apply::look(&client, &documents), objects.stale(&client, &documents))?;
         let differs = documents.iter().zip(&standing).any(|(document, live)| *live == Live::Differs && document.has_pods());
-        match seen(&documents, &standing) {
+        let seen = seen(&documents, &standing);
+        // A webhook that does not answer is waited for when it is needed.
+        let refused = if differs { k8s::change::refused(&client, &documents).await.unwrap_or_default() } else { Vec::new() };
+        match seen {
             Some(foreign @ Seen::Foreign { .. }) => return Ok(foreign),
+            _ if !refused.is_empty() => return self.told(&client, &digest, Seen::Broken { why: made_anew(&serving, &refused) }).await,
             _ if !stale.is_empty() => return self.told(&client, &digest, Seen::Broken { why: no_longer_wanted(&serving, &stale) }).await,
             Some(Seen::Broken { why }) if differs && stops(&serving) => return self.told(&client, &digest, Seen::Broken { why: format!("{why}; {}", downtime(&serving)) }).await,
             Some(seen) => return self.told(&client, &digest, seen).await,
@@ -161,7 +174,7 @@ impl Serve {
 
     /// Waits for the workers of one name, telling how much of the weights they have loaded.
     async fn workers_ready(&self, cx: &Cx, client: &kube::Client, serving: &Serving, name: &'static str) -> anyhow::Result<()> {
-        cx.until(name, self.deps.spec.wait.rollout, || async {
+        cx.until(name, self.wait(serving), || async {
             steady(async {
                 let readiness = readiness(client, serving, name).await?;
                 if readiness == Readiness::Ready {
@@ -173,6 +186,24 @@ impl Serve {
             .await
         })
         .await
+    }
+
+    /// As long as anything that is rolled out, or as long as the workers may take to start, if that is longer.
+    fn wait(&self, serving: &Serving) -> Wait {
+        let wait = self.deps.spec.wait.rollout;
+        Wait { limit_s: wait.limit_s.max(serving.startup_s), ..wait }
+    }
+
+    /// What is asked for and cannot be made without a controller that is not there.
+    fn impossible(&self, place: &str) -> Option<Seen> {
+        let (topology, there) = (self.deps.spec.serve.topology, self.deps.controllers());
+        let (form, _) = self.deps.spec.form_with(there);
+        let what = form.lacks(topology, there)?;
+        let why = format!("{topology} as {form} needs {what}, and {place} has none");
+        Some(Seen::Impossible {
+            why,
+            hint: "--as auto takes a form that needs only what is there; nemo up --to platform, install what is missing, then run the same command".into(),
+        })
     }
 
     /// Pods that crash are made anew: whoever runs the command again has changed something about the cause.
@@ -233,6 +264,12 @@ fn no_longer_wanted(serving: &Serving, stale: &[Found]) -> String {
     // The frontend and what stands before it come back in seconds, engines do not.
     let engines = stale.iter().any(|found| found.has_pods() && (found.kind != "Deployment" || found.name.starts_with("vllm-")));
     if engines { format!("{words}; {}", downtime(serving)) } else { words }
+}
+
+/// What goes because it cannot become what the settings ask for.
+fn made_anew(serving: &Serving, refused: &[Refused]) -> String {
+    let words: Vec<_> = refused.iter().map(|refused| format!("{} cannot be changed to this, and is removed and made anew ({})", refused.title, refused.why)).collect();
+    format!("{}; {}", words.join("; "), downtime(serving))
 }
 
 /// Does a change of the workers stop all of one kind at once?
@@ -324,7 +361,8 @@ impl Step for Serve {
     }
 
     fn makes(&self) -> Vec<Resource> {
-        let (spec, form) = (&self.deps.spec, self.deps.spec.form().0);
+        let spec = &self.deps.spec;
+        let (form, _) = spec.form_with(self.deps.controllers());
         let namespace = &spec.serve.namespace;
         if form.by_operator() {
             return vec![Resource::new("DynamoGraphDeployment", format!("{namespace}/{}", spec.name))];
@@ -334,17 +372,26 @@ impl Step for Serve {
         std::iter::once(Resource::new("Deployment", format!("{namespace}/frontend"))).chain(workers).collect()
     }
 
+    fn notes(&self) -> Vec<String> {
+        let spec = &self.deps.spec;
+        let (form, reason) = spec.form_with(self.deps.controllers());
+        vec![format!("{} as {form}: {reason}", spec.serve.topology)]
+    }
+
     async fn observe(&self, cx: &Cx) -> anyhow::Result<Seen> {
-        let (Some(_), Ok(inputs)) = (cx.facts.table(StepId::Cluster), Inputs::of(&cx.facts)) else { return Ok(Seen::Unreachable) };
-        if !inputs.images.stored.contains_key(IMAGE) {
-            return Ok(Seen::Unreachable);
+        if cx.facts.table(StepId::Cluster).is_none() {
+            return Ok(self.impossible("the platform that nemo up installs").unwrap_or(Seen::Unreachable));
         }
-        or_unreachable(self.look(cx, &inputs).await)
+        or_unreachable(self.look(cx).await)
     }
 
     async fn apply(&self, cx: &Cx) -> anyhow::Result<toml::Table> {
         let client = self.deps.kube(cx)?;
         let inputs = Inputs::of(&cx.facts)?;
+        self.deps.look_live(&client, Controllers::default()).await?;
+        if let Some(Seen::Impossible { why, hint }) = self.impossible("the cluster") {
+            return Err(fail(Kind::Usage, why).hint(hint).into());
+        }
         let (serving, rendered) = self.rendered(&inputs)?;
         super::linted::refuse(&rendered)?;
         let documents = self.objects().documents(rendered.clone())?;
@@ -355,7 +402,7 @@ impl Step for Serve {
         // All at once: each loads its weights for minutes.
         futures::future::try_join_all(serving.components.iter().map(|component| self.workers_ready(cx, &client, &serving, component.name))).await?;
         let frontend = || steady(async { look(serving.frontend, readiness(&client, &serving, serving.frontend).await?) });
-        cx.until(serving.frontend, wait, frontend).await?;
+        cx.until(serving.frontend, self.wait(&serving), frontend).await?;
         let facts = facts(&serving);
         cx.until("the frontend to list the model", wait, || steady(lists_model(&client, &facts))).await?;
         history::keep(&client, &self.deps.spec, &rendered).await?;

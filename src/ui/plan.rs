@@ -21,6 +21,9 @@ pub fn plan(planned: &[Planned]) -> String {
         table.add_row([row.step.to_string(), verdict, grouped(&row.makes).join("\n"), price, short(&row.needs)]);
     }
     let mut text = table.to_string();
+    for (step, note) in planned.iter().flat_map(|row| row.notes.iter().map(|note| (row.step, note))) {
+        let _ = write!(text, "\n{step}: {note}");
+    }
     let hourly = Resource::hourly_words(planned.iter().flat_map(|row| &row.makes));
     let _ = write!(text, "\nthese steps: {hourly} while what they make exists; `nemo status` tells what all of it costs");
     text

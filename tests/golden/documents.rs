@@ -21,6 +21,7 @@ pub(crate) fn serving_values(settings: &[(&str, &str)]) -> Serving {
         weight_bytes: 0,
         capacity_gib: 1200,
         efa: None,
+        controllers: spec.controllers(),
     };
     Serving::new(&spec, facts)
 }

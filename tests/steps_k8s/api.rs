@@ -117,6 +117,9 @@ impl Store {
         if path.ends_with("/proxy/v1/models") {
             return (200, json!({"data": [{"id": "nvidia/NVIDIA-Nemotron-3.5-Super-VL-120B-A12B-BF16"}]}));
         }
+        if let Some(served) = discovered(path) {
+            return (200, served);
+        }
         let parts = Path::of(path);
         match (method.as_str(), parts.name) {
             ("GET", Some(_)) => self.objects.get(path).map_or_else(|| missing(&parts.title()), |object| (200, object.clone())),
@@ -222,6 +225,18 @@ impl Store {
             );
         }
     }
+}
+
+/// What is served, as far as steps ask for it: the kinds of LeaderWorkerSet and of Dynamo.
+fn discovered(path: &str) -> Option<Value> {
+    let plural = match path {
+        "/apis" => return Some(json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []})),
+        "/apis/leaderworkerset.x-k8s.io/v1" => "leaderworkersets",
+        "/apis/nvidia.com/v1alpha1" | "/apis/nvidia.com/v1beta1" => "dynamographdeployments",
+        _ => return None,
+    };
+    let resource = json!({"name": plural, "singularName": "", "namespaced": true, "kind": "K", "verbs": ["get"]});
+    Some(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": &path[6..], "resources": [resource]}))
 }
 
 fn missing(what: &str) -> (u16, Value) {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use nemo::aws::Aws;
 use nemo::config::{Inputs, Pins, Spec, load};
 use nemo::engine::event::Events;
-use nemo::engine::plan::Verdict;
+use nemo::engine::plan::{Planned, Verdict};
 use nemo::engine::state::{Place, State};
 use nemo::engine::step::{Cx, Digest, Need, Seen, Step, StepId, table_of};
 use nemo::engine::walk::Walk;
@@ -126,9 +126,14 @@ impl Deployment {
 
     /// The verdict when the state file is lost.
     pub(crate) async fn verdict(&self, step: StepId) -> Verdict {
+        self.planned(step).await.verdict
+    }
+
+    /// What the plan says of it when the state file is lost.
+    pub(crate) async fn planned(&self, step: StepId) -> Planned {
         let mut walk = self.walk(step);
         let plan = walk.plan(&StepId::ALL.into()).await.unwrap();
-        plan.planned.into_iter().find(|planned| planned.step == step).unwrap().verdict
+        plan.planned.into_iter().find(|planned| planned.step == step).unwrap()
     }
 
     /// Makes it, with the state file lost; gives what was written.

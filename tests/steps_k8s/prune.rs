@@ -60,7 +60,7 @@ async fn another_topology_takes_the_workers_of_the_one_before_away() {
     deployment.spec.gpu.nodes = 2;
     let writes = deployment.up(StepId::Serve).await.unwrap();
     let deleted: Vec<_> = writes.iter().filter(|write| write.starts_with("DELETE")).collect();
-    assert_eq!(deleted, ["DELETE deployments/vllm-worker", "DELETE poddisruptionbudgets/vllm-worker", "DELETE services/vllm-worker"], "{writes:?}");
+    assert_eq!(deleted, ["DELETE deployments/vllm-worker", "DELETE poddisruptionbudgets/vllm-worker", "DELETE services/vllm-worker-system"], "{writes:?}");
     assert_eq!(deployment.verdict(StepId::Serve).await, Verdict::Keep);
 }
 
