@@ -15,18 +15,26 @@ pub fn plan(planned: &[Planned]) -> String {
         let priced = row.makes.iter().any(|resource| resource.usd_per_hour.is_some());
         let price = if priced { format!("{:.2}", Resource::hourly(&row.makes)) } else { String::new() };
         let verdict = match row.verdict.why() {
-            "" => row.verdict.word().to_owned(),
+            why if why.is_empty() || long(why) => row.verdict.word().to_owned(),
             why => format!("{}: {why}", row.verdict.word()),
         };
         table.add_row([row.step.to_string(), verdict, grouped(&row.makes).join("\n"), price, short(&row.needs)]);
     }
     let mut text = table.to_string();
-    for (step, note) in planned.iter().flat_map(|row| row.notes.iter().map(|note| (row.step, note))) {
-        let _ = write!(text, "\n{step}: {note}");
+    for row in planned {
+        let why = Some(row.verdict.why()).filter(|why| long(why)).map(|why| format!("{}: {why}", row.verdict.word()));
+        for line in row.notes.iter().chain(&why) {
+            let _ = write!(text, "\n{}: {line}", row.step);
+        }
     }
     let hourly = Resource::hourly_words(planned.iter().flat_map(|row| &row.makes));
     let _ = write!(text, "\nthese steps: {hourly} while what they make exists; `nemo status` tells what all of it costs");
     text
+}
+
+/// Too long for a column: it stands below the table.
+fn long(why: &str) -> bool {
+    why.chars().count() > 60
 }
 
 /// Resources of one kind in one line: their name, or their number when there are several.
@@ -74,6 +82,17 @@ pub fn resources(resources: &[Resource]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::plan::Verdict;
+    use crate::engine::step::StepId;
+
+    #[test]
+    fn a_long_reason_stands_below_the_table() {
+        let why = "no longer wanted and removed first: Deployment nemo/frontend, Deployment nemo/vllm-worker";
+        let row = |why: &str| Planned { step: StepId::Serve, verdict: Verdict::Update { why: why.into() }, makes: Vec::new(), needs: Vec::new(), notes: vec!["chosen".into()] };
+        let text = plan(&[row(why)]);
+        assert!(text.contains(&format!("\nserve: chosen\nserve: update: {why}\nthese steps")), "{text}");
+        assert!(plan(&[row("settings changed")]).contains("update: settings changed"));
+    }
 
     #[test]
     fn what_has_no_known_price_is_not_free() {

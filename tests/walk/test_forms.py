@@ -41,6 +41,7 @@ def kv_moved(world: World) -> dict:
 
 @pytest.fixture(scope="module", autouse=True)
 def two_nodes(world: World) -> None:
+    world.admin("/_sandbox/quotas", {"L-417A185B": 384})
     settings = world.folder / "nemo.toml"
     settings.write_text("[gpu]\nnodes = 2\n" + settings.read_text())
 
@@ -89,6 +90,7 @@ def test_a_change_that_the_operator_refuses_is_announced_and_made_anew(world: Wo
     assert "removed and made anew" in plan["why"] and "components cannot be added after creation: worker" in plan["why"], plan
     assert "nothing serves until" in plan["why"], plan
     serves(world, *flags)
+    serves(world, "--topology", "aggregated", "--as", "dgd-v1alpha1")
     assert workloads(world) == {"dynamographdeployment/nemo"}
 
 

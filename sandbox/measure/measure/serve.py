@@ -10,7 +10,7 @@ from pathlib import Path
 from .bench import Figures, api_server
 from .nemo import Nemo
 from .path import busy
-from .servers import Pods, speed
+from .servers import Pods, aws, speed
 
 WAYS: dict[str, tuple[str, ...]] = {
     "aggregated": (),
@@ -52,6 +52,7 @@ def main() -> None:
     nemo, figures = Nemo(Path(os.environ["NEMO"]), folder, speed()), Figures()
     settings = folder / "nemo.toml"
     settings.write_text("[gpu]\nnodes = 2\n" + settings.read_text())
+    aws("POST", "/quotas", {"L-417A185B": 384})
     for step in ("weights", "gpu-nodes"):
         done(nemo, "up", "--to", step)
     for at, (name, words) in enumerate(WAYS.items()):
