@@ -196,6 +196,10 @@ impl Serve {
 
     /// What is asked for and cannot be made without a controller that is not there.
     fn impossible(&self, place: &str) -> Option<Seen> {
+        // What is kept has served here in its form.
+        if self.kept.is_some() {
+            return None;
+        }
         let (topology, there) = (self.deps.spec.serve.topology, self.deps.controllers());
         let (form, _) = self.deps.spec.form_with(there);
         let what = form.lacks(topology, there)?;
@@ -236,8 +240,15 @@ fn overlaid(spec: &Spec, serving: &Serving) -> anyhow::Result<Vec<Rendered>> {
 
 /// Would these settings render, and serve as far as the lint can tell? With stand-ins for what only the cloud knows: asked before money is spent.
 pub fn trial(spec: &Spec) -> anyhow::Result<()> {
-    let facts =
-        render::Facts { image: format!("{IMAGE}@sha256:{}", "0".repeat(64)), claim: "shared".into(), model_path: "models".into(), weight_bytes: 0, capacity_gib: 1200, efa: None };
+    let facts = render::Facts {
+        image: format!("{IMAGE}@sha256:{}", "0".repeat(64)),
+        claim: "shared".into(),
+        model_path: "models".into(),
+        weight_bytes: 0,
+        capacity_gib: 1200,
+        efa: None,
+        controllers: spec.controllers(),
+    };
     let rendered = overlaid(spec, &Serving::new(spec, facts))?;
     super::linted::refuse(&rendered)?;
     marked(rendered, Owner { deployment: &spec.name, step: StepId::Serve.as_str() }, KINDS).map(drop)
