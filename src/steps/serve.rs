@@ -1,27 +1,25 @@
 //! The step `serve`: Dynamo's frontend and the vLLM worker, until the frontend lists the model.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams};
 
 use super::Deps;
 use super::facts::{FilesystemFacts, ImagesFacts, ServeFacts, StorageFacts, WeightsFacts};
 use super::history::{self, Revision};
+use super::loading::{patience, tell_loading};
 use super::objects::{Objects, look, marked, or_unreachable, seen, steady};
+use super::serve_change::{downtime, made_anew, no_longer_wanted, stops};
 use crate::config::{Controllers, Form, Spec};
-use crate::engine::clock;
-use crate::engine::step::{Cx, Digest, Facts, Need, Seen, Step, StepId, Unit, all_of, part_of, table_of};
-use crate::engine::wait::{Look, Wait};
+use crate::engine::step::{Cx, Digest, Facts, Need, Seen, Step, StepId, all_of, part_of, table_of};
+use crate::engine::wait::Look;
 use crate::error::{Kind, Resource, ServiceError, fail};
-use crate::k8s::apply::{Found, KindOf, Live, WORKLOADS};
-use crate::k8s::change::Refused;
+use crate::k8s::apply::{KindOf, Live, WORKLOADS};
 use crate::k8s::diff::Difference;
 use crate::k8s::ready::Readiness;
-use crate::k8s::{self, Answer, Container, Owner};
+use crate::k8s::{self, Answer, Owner};
 use crate::render::{self, Rendered, Serving};
 
 const KINDS: &[KindOf] = &[
@@ -172,26 +170,21 @@ impl Serve {
         Ok(Seen::Ready { inputs: Some(self.inputs()), facts: table_of(&facts(&serving))? })
     }
 
-    /// Waits for the workers of one name, telling how much of the weights they have loaded.
-    async fn workers_ready(&self, cx: &Cx, client: &kube::Client, serving: &Serving, name: &'static str) -> anyhow::Result<()> {
-        cx.until(name, self.wait(serving), || async {
+    /// Waits for workers that are ready together, telling how much of the weights they have loaded.
+    async fn workers_ready(&self, cx: &Cx, client: &kube::Client, serving: &Serving, names: &[&'static str]) -> anyhow::Result<()> {
+        let what = names.join(" and ");
+        cx.until(&what, patience(self.deps.spec.wait.rollout, serving.startup_s), || async {
             steady(async {
-                let readiness = readiness(client, serving, name).await?;
+                let readiness = readiness(client, serving, names[0]).await?;
                 if readiness == Readiness::Ready {
                     return Ok(Look::Ready(()));
                 }
-                tell_loading(cx, client, serving, name).await?;
-                look(name, with_devices(client, readiness).await?)
+                tell_loading(cx, client, serving, names).await?;
+                look(&what, with_devices(client, readiness).await?)
             })
             .await
         })
         .await
-    }
-
-    /// As long as anything that is rolled out, or as long as the workers may take to start, if that is longer.
-    fn wait(&self, serving: &Serving) -> Wait {
-        let wait = self.deps.spec.wait.rollout;
-        Wait { limit_s: wait.limit_s.max(serving.startup_s), ..wait }
     }
 
     /// What is asked for and cannot be made without a controller that is not there.
@@ -268,32 +261,6 @@ async fn readiness(client: &kube::Client, serving: &Serving, name: &'static str)
     }
 }
 
-/// What goes because the settings ask for it no more, and what that means for those who send requests.
-fn no_longer_wanted(serving: &Serving, stale: &[Found]) -> String {
-    let titles: Vec<_> = stale.iter().map(Found::title).collect();
-    let words = format!("no longer wanted and removed first: {}", titles.join(", "));
-    // The frontend and what stands before it come back in seconds, engines do not.
-    let engines = stale.iter().any(|found| found.has_pods() && (found.kind != "Deployment" || found.name.starts_with("vllm-")));
-    if engines { format!("{words}; {}", downtime(serving)) } else { words }
-}
-
-/// What goes because it cannot become what the settings ask for.
-fn made_anew(serving: &Serving, refused: &[Refused]) -> String {
-    let words: Vec<_> = refused.iter().map(|refused| format!("{} cannot be changed to this, and is removed and made anew ({})", refused.title, refused.why)).collect();
-    format!("{}; {}", words.join("; "), downtime(serving))
-}
-
-/// Does a change of the workers stop all of one kind at once?
-fn stops(serving: &Serving) -> bool {
-    serving.form == Form::Deployments || serving.components.iter().any(|component| component.replicas == 1)
-}
-
-/// Nodes are taken whole: the old pods go before the new ones can load.
-fn downtime(serving: &Serving) -> String {
-    let load = Duration::from_secs(serving.readers * serving.weights_gb * 1000 / serving.read_mb_s);
-    format!("nothing serves until the new workers have loaded (the weights alone take about {})", clock::words(load))
-}
-
 fn of(name: &str) -> ListParams {
     ListParams::default().labels(&format!("app.kubernetes.io/name={name}"))
 }
@@ -315,29 +282,6 @@ pub(super) async fn with_devices(client: &kube::Client, readiness: Readiness) ->
         }
     }
     Ok(Readiness::Waiting(why))
-}
-
-async fn tell_loading(cx: &Cx, client: &kube::Client, serving: &Serving, name: &str) -> Result<(), ServiceError> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), &serving.namespace);
-    for pod in api.list(&of(name)).await.answer("LIST pods")?.items {
-        if pod.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Running") {
-            continue;
-        }
-        let container = Container { namespace: serving.namespace.clone(), pod: pod.name_any(), container: if serving.by_operator { "main" } else { "worker" }.into() };
-        let lines = container.last_lines(client, 30, false).await?;
-        if let Some((done, total)) = lines.iter().rev().find_map(|line| shards(line)) {
-            cx.progress(format!("weights into GPU memory ({})", pod.name_any()), done, total, Unit::Items);
-        }
-    }
-    Ok(())
-}
-
-/// `… checkpoint shards:  40% Completed | 18/45 [00:12<…` → (18, 45); the last one of a line that was written over.
-fn shards(line: &str) -> Option<(u64, u64)> {
-    let (_, rest) = line.rsplit_once("checkpoint shards:")?;
-    let (done, rest) = rest.split_once("| ")?.1.split_once('/')?;
-    let total: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    Some((done.trim().parse().ok()?, total.parse().ok()?))
 }
 
 /// Does the frontend list the model? Asked through the API server, so that nothing has to be exposed.
@@ -411,9 +355,12 @@ impl Step for Serve {
         self.objects().apply(cx, &client, &documents, wait).await?;
         self.restart_failed(&client, &serving).await?;
         // All at once: each loads its weights for minutes.
-        futures::future::try_join_all(serving.components.iter().map(|component| self.workers_ready(cx, &client, &serving, component.name))).await?;
+        let workers: Vec<_> = serving.components.iter().map(|component| component.name).collect();
+        // A graph is ready as a whole.
+        let together = if serving.by_operator { workers.len() } else { 1 };
+        futures::future::try_join_all(workers.chunks(together).map(|names| self.workers_ready(cx, &client, &serving, names))).await?;
         let frontend = || steady(async { look(serving.frontend, readiness(&client, &serving, serving.frontend).await?) });
-        cx.until(serving.frontend, self.wait(&serving), frontend).await?;
+        cx.until(serving.frontend, patience(wait, serving.startup_s), frontend).await?;
         let facts = facts(&serving);
         cx.until("the frontend to list the model", wait, || steady(lists_model(&client, &facts))).await?;
         history::keep(&client, &self.deps.spec, &rendered).await?;
@@ -426,18 +373,5 @@ impl Step for Serve {
 
     async fn existing(&self, cx: &Cx) -> anyhow::Result<Vec<Resource>> {
         self.objects().existing(cx).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_how_many_shards_are_loaded() {
-        let line = "Loading safetensors checkpoint shards:  40% Completed | 18/45 [00:12<00:18,  1.50it/s]";
-        assert_eq!(shards(line), Some((18, 45)));
-        assert_eq!(shards(&format!("{line}\rLoading safetensors checkpoint shards:  42% Completed | 19/45 [00:13<00:17]")), Some((19, 45)));
-        assert_eq!(shards("Loading weights took 57.10 seconds"), None);
     }
 }

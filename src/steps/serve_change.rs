@@ -1,0 +1,35 @@
+//! What a change of what serves means for those who send requests, in words.
+
+use std::time::Duration;
+
+use crate::config::Form;
+use crate::engine::clock;
+use crate::k8s::apply::Found;
+use crate::k8s::change::Refused;
+use crate::render::Serving;
+
+/// What goes because the settings ask for it no more, and what that means for those who send requests.
+pub(super) fn no_longer_wanted(serving: &Serving, stale: &[Found]) -> String {
+    let titles: Vec<_> = stale.iter().map(Found::title).collect();
+    let words = format!("no longer wanted and removed first: {}", titles.join(", "));
+    // The frontend and what stands before it come back in seconds, engines do not.
+    let engines = stale.iter().any(|found| found.has_pods() && (found.kind != "Deployment" || found.name.starts_with("vllm-")));
+    if engines { format!("{words}; {}", downtime(serving)) } else { words }
+}
+
+/// What goes because it cannot become what the settings ask for.
+pub(super) fn made_anew(serving: &Serving, refused: &[Refused]) -> String {
+    let words: Vec<_> = refused.iter().map(|refused| format!("{} cannot be changed to this, and is removed and made anew ({})", refused.title, refused.why)).collect();
+    format!("{}; {}", words.join("; "), downtime(serving))
+}
+
+/// Does a change of the workers stop all of one kind at once?
+pub(super) fn stops(serving: &Serving) -> bool {
+    serving.form == Form::Deployments || serving.components.iter().any(|component| component.replicas == 1)
+}
+
+/// Nodes are taken whole: the old pods go before the new ones can load.
+pub(super) fn downtime(serving: &Serving) -> String {
+    let load = Duration::from_secs(serving.readers * serving.weights_gb * 1000 / serving.read_mb_s);
+    format!("nothing serves until the new workers have loaded (the weights alone take about {})", clock::words(load))
+}
