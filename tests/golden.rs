@@ -16,6 +16,8 @@ use serde_json::Value;
 
 #[path = "golden/documents.rs"]
 mod documents;
+#[path = "golden/gateway.rs"]
+mod gateway;
 #[path = "golden/stacks.rs"]
 mod stacks;
 

@@ -48,7 +48,8 @@ async fn every_document_is_accepted_strictly() {
     apply::apply(&client, std::slice::from_ref(&namespace)).await.unwrap();
     let mut refused = Vec::new();
     let forms = documents::every_form().into_iter().flat_map(|(_, settings)| serving(&documents::serving_values(&settings)).unwrap());
-    for rendered in documents::everything().into_iter().chain(forms) {
+    let gateways = documents::exposed().into_iter().map(|(_, rendered)| rendered);
+    for rendered in documents::everything().into_iter().chain(forms).chain(gateways) {
         for manifest in rendered.manifests {
             // A volume that exists may not be given another claim; here it must only be well-formed.
             let manifest = if manifest["kind"] == "PersistentVolume" { named(manifest) } else { manifest };

@@ -14,7 +14,7 @@ use crate::registry::Upstream;
 /// `image-*`: there, readable, and for the nodes' architecture.
 pub(super) async fn images(http: &reqwest::Client, spec: &Spec, pins: Option<&Pins>) -> (Vec<Answered>, BTreeMap<String, ImagePin>) {
     let architecture = if spec.instance.architecture == "x86_64" { "amd64" } else { spec.instance.architecture.as_str() };
-    let asked = spec.platform.images.iter().map(async |(name, source)| {
+    let asked = spec.images().map(async |(name, source)| {
         let question = Question::new(format!("image-{name}"));
         if let Some(pin) = pins.and_then(|pins| pins.images.get(name)).filter(|pin| pin.reference == source.reference) {
             return (question.ok(format!("{} pinned to {}", pin.reference, short(&pin.digest))), Some((name.clone(), pin.clone())));

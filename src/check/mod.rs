@@ -5,6 +5,7 @@ mod account;
 mod artefacts;
 mod capacity;
 mod compute;
+mod expose;
 mod filesystem;
 mod fit;
 mod hub;

@@ -11,15 +11,17 @@ use crate::error::{Kind, ServiceError};
 pub(super) async fn prices(aws: &Aws, spec: &Spec, pins: Option<&Pins>) -> (Answered, Prices) {
     let question = Question::new("price");
     let what = format!("{} in {}", spec.instance.type_name, aws.region);
-    let pinned = pins.map(|pins| &pins.prices).filter(|prices| prices.source.ends_with(&what) && prices.gpu_instance_hour > 0.0);
+    let whole = |prices: &&Prices| prices.gpu_instance_hour > 0.0 && (prices.load_balancer_hour > 0.0 || !spec.exposed());
+    let pinned = pins.map(|pins| &pins.prices).filter(|prices| prices.source.ends_with(&what)).filter(whole);
     if let Some(prices) = pinned.filter(|prices| spec.price_gpu_hour.is_none_or(|price| price == prices.gpu_instance_hour)) {
         return (question.ok(words(prices, spec)), prices.clone());
     }
-    let (gpu, system, cluster, nat, filesystem) = tokio::join!(
+    let (gpu, system, cluster, nat, balancer, filesystem) = tokio::join!(
         instance(aws, &spec.instance.type_name),
         instance(aws, &spec.system_instance.type_name),
         first(aws, "AmazonEKS", &[("operation", "CreateOperation")], |offer| offer.usage.ends_with("AmazonEKS-Hours:perCluster")),
         first(aws, "AmazonEC2", &[("productFamily", "NAT Gateway")], |offer| offer.usage.ends_with("NatGateway-Hours")),
+        balancer(aws, spec),
         first(aws, "AmazonFSx", &[("fileSystemType", "Lustre"), ("storageType", "SSD")], |offer| stores_at(offer, spec.storage.throughput)),
     );
     let trouble = gpu.as_ref().err().cloned();
@@ -31,11 +33,12 @@ pub(super) async fn prices(aws: &Aws, spec: &Spec, pins: Option<&Pins>) -> (Answ
         system_instance_hour: known(system),
         cluster_hour: known(cluster),
         nat_gateway_hour: known(nat),
+        load_balancer_hour: known(balancer),
         filesystem_gb_month: known(filesystem),
         source: format!("{source}; {what}"),
     };
     if prices.gpu_instance_hour > 0.0 {
-        let missing = missing(&prices);
+        let missing = missing(&prices, spec);
         let answer = words(&prices, spec);
         let answered = if missing.is_empty() { question.ok(answer) } else { question.warn(format!("{answer}; no price of {}", missing.join(", ")), "the sums leave these out") };
         return (answered, prices);
@@ -48,14 +51,24 @@ fn words(prices: &Prices, spec: &Spec) -> String {
     format!("${:.2} an hour for each {} ({})", prices.gpu_instance_hour, spec.instance.type_name, prices.source)
 }
 
-fn missing(prices: &Prices) -> Vec<&'static str> {
+fn missing(prices: &Prices, spec: &Spec) -> Vec<&'static str> {
+    let balancer = if spec.exposed() { prices.load_balancer_hour } else { f64::INFINITY };
     let all = [
+        ("the load balancer", balancer),
         ("the system nodes", prices.system_instance_hour),
         ("the control plane", prices.cluster_hour),
         ("the NAT gateway", prices.nat_gateway_hour),
         ("the file system", prices.filesystem_gb_month),
     ];
     all.into_iter().filter(|(_, usd)| *usd <= 0.0).map(|(what, _)| what).collect()
+}
+
+/// Not asked where there is none.
+async fn balancer(aws: &Aws, spec: &Spec) -> Result<Option<f64>, ServiceError> {
+    if !spec.exposed() {
+        return Ok(None);
+    }
+    first(aws, "AWSELB", &[("productFamily", "Load Balancer-Network")], |offer| offer.usage.ends_with("LoadBalancerUsage")).await
 }
 
 async fn instance(aws: &Aws, type_name: &str) -> Result<Option<f64>, ServiceError> {

@@ -2,7 +2,7 @@
 
 use super::capacity::{self, Seen};
 use super::report::{Answered, Question, Report, Verdict};
-use super::{account, artefacts, compute, filesystem, fit, hub, names, network, overlay, price, zone};
+use super::{account, artefacts, compute, expose, filesystem, fit, hub, names, network, overlay, price, zone};
 use crate::aws::ec2::Ec2;
 use crate::aws::{Aws, quotas};
 use crate::config::{Pins, Spec, unverified};
@@ -35,6 +35,7 @@ pub async fn run(inputs: Inputs<'_>) -> (Report, Pins) {
     answers.push(compute::compute(spec));
     answers.push(filesystem::size(spec, weights.as_ref()));
     answers.push(fit::fit(spec));
+    answers.extend(expose::expose(spec));
     answers.extend(overlay::overlay(spec));
     resolved.images = image_pins;
     resolved.charts = chart_pins;

@@ -129,7 +129,7 @@ fn what_cannot_fit_is_refused_with_what_would() {
 #[tokio::test]
 async fn what_is_pinned_is_kept_and_no_registry_is_asked() {
     let spec = spec(&[]);
-    let images = spec.platform.images.iter().map(|(name, source)| (name.clone(), ImagePin { reference: source.reference.clone(), digest: "sha256:0".into(), bytes: 1 })).collect();
+    let images = spec.images().map(|(name, source)| (name.clone(), ImagePin { reference: source.reference.clone(), digest: "sha256:0".into(), bytes: 1 })).collect();
     let pins = Pins { images, ..Pins::default() };
     // No server answers here: any request would be a red answer.
     let http = reqwest::Client::builder().proxy(reqwest::Proxy::all("http://127.0.0.1:9").unwrap()).build().unwrap();

@@ -111,6 +111,9 @@ pub struct Settings {
     /// The objects that serve: auto, deployments, lws, dgd-v1alpha1, dgd-v1beta1, dgd-grove
     #[arg(long = "as", value_name = "FORM")]
     pub form: Option<String>,
+    /// Who reaches the model from outside the cluster, by API key and TLS: no, internal (the VPC), public
+    #[arg(long, value_name = "EXPOSE")]
+    pub expose: Option<String>,
     /// Folder with templates that take the place of nemo's own of the same name
     #[arg(long, value_name = "DIR")]
     pub templates: Option<String>,
@@ -134,6 +137,7 @@ impl Settings {
             ("gpu.zone", self.zone.clone()),
             ("serve.topology", self.topology.clone()),
             ("serve.form", self.form.clone()),
+            ("serve.expose", self.expose.clone()),
             ("render.templates", self.templates.clone()),
             ("render.patches", self.patches.clone()),
             ("price.gpu_hour", self.price.map(|usd| format!("{usd:?}"))),

@@ -12,9 +12,9 @@ use super::{Access, Global, Session, Settings};
 use crate::engine::step::{Facts, StepId};
 use crate::error::Failure;
 use crate::render::Rendered;
-use crate::steps::serve::Inputs;
+use crate::steps::serve::{Inputs, Serve};
 use crate::steps::{Deps, storage};
-use crate::{render, ui};
+use crate::ui;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  nemo render --out manifests/\n  nemo render | kubectl diff -f -\n  nemo render --topology pipeline-parallel --as lws --nodes 2")]
@@ -71,7 +71,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
 async fn manifests(session: &Session) -> Result<Vec<Rendered>, Failure> {
     let (deps, _, inputs) = inputs(session, &[]).await?;
     let mut files = storage::rendered(&inputs.storage, &inputs.filesystem)?;
-    files.extend(render::overlaid(&inputs.serving(&deps)?, &session.spec.overlay)?);
+    files.extend(Serve::new(deps).rendered(&inputs)?.1);
     Ok(files)
 }
 

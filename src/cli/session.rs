@@ -15,6 +15,7 @@ use crate::engine::state::{Lock, Place, State};
 use crate::engine::walk::Walk;
 use crate::error::{Failure, Kind, fail};
 use crate::secret::Secret;
+use crate::steps::gateway::Given;
 use crate::steps::{self, Deps};
 use crate::ui::{self, Listening, Manner};
 
@@ -32,6 +33,7 @@ pub struct Session {
     pub aws: Aws,
     pub http: reqwest::Client,
     pub hub_token: Option<Secret>,
+    gateway: Given,
     pub place: Place,
     /// The notes as they were when the command began.
     pub noted: Option<State>,
@@ -51,6 +53,7 @@ impl Session {
         let lock = if access == Access::Write { Some(place.lock()?) } else { None };
         let noted = place.read()?;
         let hub_token = hub_token()?;
+        let gateway = given(&spec, &folder)?;
         let aws = Aws::load(&spec.region).await?;
         if let Some(noted) = &noted {
             is_of(noted, &spec.name, &aws.region, &place.path("toml"))?;
@@ -67,7 +70,7 @@ impl Session {
             .connect_timeout(std::time::Duration::from_secs(10))
             .build()
             .context("starting the HTTP client")?;
-        Ok(Self { manner, spec, aws, http, hub_token, place, noted, events, stop, listening, _lock: lock })
+        Ok(Self { manner, spec, aws, http, hub_token, gateway, place, noted, events, stop, listening, _lock: lock })
     }
 
     /// What was resolved when the deployment was planned; nothing if it never was.
@@ -109,7 +112,8 @@ impl Session {
     pub fn walk(&self, pins: Pins, account: &str) -> Result<(Arc<Deps>, Walk), Failure> {
         let mut state = self.noted.clone().unwrap_or_else(|| State::new(&self.spec.name, account, &self.aws.region));
         state.pins = toml::Table::try_from(&pins).context("the pins do not serialise")?;
-        let deps = Arc::new(Deps::new(self.spec.clone(), Arc::new(pins), self.aws.clone(), self.http.clone(), self.hub_token.clone()));
+        let deps = Deps::new(self.spec.clone(), Arc::new(pins), self.aws.clone(), self.http.clone(), self.hub_token.clone());
+        let deps = Arc::new(deps.with_gateway(self.gateway.clone()));
         let walk = Walk::new(steps::all(&deps), self.place.clone(), state, self.events.clone(), self.stop.clone());
         Ok((deps, walk))
     }
@@ -178,6 +182,28 @@ fn hub_token() -> Result<Option<Secret>, Failure> {
             .into());
     }
     Ok(Some(Secret::new(token.trim())))
+}
+
+/// For the gateway: `NEMO_API_KEY`, or what is in the file `NEMO_API_KEY_FILE`; and the certificate, from the files in the settings.
+fn given(spec: &Spec, folder: &Path) -> Result<Given, Failure> {
+    if !spec.exposed() {
+        return Ok(Given::default());
+    }
+    let var = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let key = match (var("NEMO_API_KEY"), var("NEMO_API_KEY_FILE")) {
+        (Some(key), _) => Some(key),
+        (None, Some(file)) => Some(std::fs::read_to_string(&file).with_context(|| format!("reading the API key from {file} (NEMO_API_KEY_FILE)"))?),
+        (None, None) => None,
+    };
+    let key = key.map(|key| Given::checked(&key)).transpose()?;
+    let read = |file: &str, mark: &str| match std::fs::read_to_string(folder.join(file)) {
+        Ok(text) if text.contains("-----BEGIN ") && text.contains(mark) && !text.contains("ENCRYPTED") => Ok(text),
+        Ok(_) => Err(format!("{file} has no {} in PEM without a password", mark.trim_end_matches('-').to_lowercase())),
+        Err(error) => Err(format!("{file} cannot be read: {error}")),
+    };
+    let (certificate, private) = (spec.serve.tls_certificate.as_str(), spec.serve.tls_key.as_str());
+    let pair = || Ok((read(certificate, "CERTIFICATE-----")?, Secret::new(read(private, "PRIVATE KEY-----")?)));
+    Ok(Given { key, certificate: (!certificate.is_empty()).then(pair) })
 }
 
 /// Ctrl-C once: finish the call in flight, note it, and say what exists. Twice: leave at once.

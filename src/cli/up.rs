@@ -13,7 +13,8 @@ use crate::engine::plan::Planned;
 use crate::engine::step::StepId;
 use crate::engine::walk::{Plan, Walk};
 use crate::error::{Failure, Resource};
-use crate::steps::facts::{BenchFacts, ServeFacts};
+use crate::render::KEY_SECRET;
+use crate::steps::facts::{BenchFacts, Exposed, ServeFacts};
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
@@ -192,6 +193,31 @@ struct Endpoint {
     namespace: String,
     /// Works while `nemo connect` runs in another terminal.
     curl: String,
+    /// From outside the cluster, where it is exposed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway: Option<Gateway>,
+}
+
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+struct Gateway {
+    #[serde(flatten)]
+    exposed: Exposed,
+    /// Prints the API key, which is nowhere else.
+    show_key: String,
+}
+
+impl Gateway {
+    fn new(exposed: &Exposed, namespace: &str) -> Self {
+        Self { exposed: exposed.clone(), show_key: format!("kubectl get secret {KEY_SECRET} --namespace {namespace} --output jsonpath='{{.data.key}}' | base64 --decode") }
+    }
+}
+
+impl fmt::Display for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Exposed { host, cidrs, .. } = &self.exposed;
+        writeln!(f, "From {}: https://{host}/v1/, by API key (a name of the certificate has to lead there; AWS takes minutes until it answers)", cidrs.join(", "))?;
+        writeln!(f, "  the key: {}", self.show_key)
+    }
 }
 
 impl Summary {
@@ -199,6 +225,7 @@ impl Summary {
         let flag = hints::flag(&walk.state.deployment);
         let endpoint = walk.facts.get::<ServeFacts>(StepId::Serve).ok().map(|facts| Endpoint {
             curl: facts.curl(&format!("http://127.0.0.1:{}", connect::PORT)),
+            gateway: facts.exposed.first().map(|exposed| Gateway::new(exposed, &facts.namespace)),
             model: facts.model,
             service: facts.service,
             namespace: facts.namespace,
@@ -224,6 +251,9 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(endpoint) = &self.endpoint {
             writeln!(f, "{} serves in namespace {}. Connect, then ask:\n\n  {}\n  {}\n", endpoint.model, endpoint.namespace, self.next[0], endpoint.curl)?;
+            if let Some(gateway) = &endpoint.gateway {
+                writeln!(f, "{gateway}")?;
+            }
         }
         if let Some(bench) = &self.bench {
             writeln!(f, "aiperf {} at concurrency {}: {} requests, {} errors", bench.aiperf_version, bench.concurrency, bench.requests, bench.errors)?;

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use super::expose;
 use super::files;
 use super::layers::{Layers, Origin};
 use super::layout;
@@ -41,6 +42,7 @@ const OWN_FLAGS: &[(&str, &str)] = &[
     ("gpu.zone", "--zone"),
     ("serve.topology", "--topology"),
     ("serve.form", "--as"),
+    ("serve.expose", "--expose"),
     ("render.templates", "--templates"),
     ("render.patches", "--patches"),
     ("price.gpu_hour", "--price"),
@@ -186,7 +188,8 @@ fn lay_environment(layers: &mut Layers, environment: &[(String, String)]) -> Vec
 fn misspelt(variable: &str, value: &str, known: &[(String, String)]) -> Option<String> {
     let word = variable.strip_prefix("NEMO_")?;
     let names: Vec<_> = known.iter().filter_map(|(name, _)| name.strip_prefix("NEMO_")).collect();
-    if names.contains(&word) {
+    // What is secret is no setting, and never shown.
+    if names.contains(&word) || word.starts_with("API_KEY") {
         return None;
     }
     let near = resembling(word, &names, 0.75);
@@ -217,6 +220,7 @@ fn contradictions(spec: &Spec, layers: &Layers) -> Vec<String> {
     if spec.serve.max_model_len > spec.model.max_model_len.value {
         wrong.push(format!("{}: {} takes at most {}", layers.place("serve.max_model_len"), spec.model.title, spec.model.max_model_len.value));
     }
+    wrong.extend(expose::contradictions(spec, layers));
     let versions = (semver::Version::parse(&spec.platform.vllm.version), semver::Version::parse(&spec.model.minimum_vllm.value));
     match versions {
         (Ok(have), Ok(least)) if have >= least => {}

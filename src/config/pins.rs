@@ -79,6 +79,8 @@ pub struct Prices {
     pub system_instance_hour: f64,
     pub cluster_hour: f64,
     pub nat_gateway_hour: f64,
+    /// Of a Network Load Balancer, without its traffic; asked only where the model is exposed.
+    pub load_balancer_hour: f64,
     /// One GB-month of the file system at its throughput.
     pub filesystem_gb_month: f64,
     /// Where the figures are from, for the reader: `Price List API, 2026-11-30`.

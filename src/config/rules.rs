@@ -21,6 +21,10 @@ pub(super) enum Rule {
     Namespace,
     /// A private IPv4 network.
     Cidr,
+    /// IPv4 networks with commas between, or nothing.
+    Cidrs,
+    /// Names of hosts with commas between, or nothing: no address, and no name that only a network's own resolver knows.
+    PublicHosts,
     /// An HTTP address without a query.
     Url,
     Whole {
@@ -43,6 +47,8 @@ const NAME_LONGEST: usize = 40;
 const NAMESPACE_PATTERN: &str = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
 /// Kubernetes' own namespaces, and those of the platform: this one is made, and taken away with what is in it.
 const NAMESPACES_IN_USE: [&str; 7] = ["default", "kube-system", "kube-public", "kube-node-lease", "nemo-system", "lws-system", "dynamo-system"];
+/// Each is a rule of a security group, which takes 60 (VPC quotas).
+const CIDRS: usize = 30;
 const CATALOGUE: Rule = Rule::Text { pattern: "[A-Za-z0-9._-]+", allowed: "the name of a catalogue file" };
 const TEXT: Rule = Rule::Text { pattern: "[A-Za-z0-9._-]*", allowed: "a name" };
 const PATH: Rule = Rule::Text { pattern: r"[^\x00-\x1f]*", allowed: "a path, or nothing" };
@@ -78,7 +84,11 @@ pub(super) fn rule(key: &str) -> Rule {
         "serve.form" => FORM,
         "serve.nodes" | "serve.tensor_parallel_size" | "serve.decode_tensor_parallel_size" => Rule::Whole { min: 0, max: 64 },
         "serve.prefill" | "serve.decode" | "serve.encode" => Rule::Whole { min: 1, max: 100 },
-        "serve.media_domains" => Rule::Text { pattern: "|[a-z0-9.-]+(?:,[a-z0-9.-]+)*", allowed: "hosts with commas between, such as images.example.com, or nothing" },
+        "serve.media_domains" => Rule::PublicHosts,
+        "serve.expose" => Rule::Text { pattern: "no|internal|public", allowed: "no, internal or public" },
+        "serve.allowed_cidrs" => Rule::Cidrs,
+        "serve.tls_certificate" | "serve.tls_key" => Rule::Text { pattern: ".*", allowed: "the path of a PEM file, or nothing" },
+        "serve.tls_secret" => Rule::Text { pattern: "|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", allowed: "the name of a Secret, or nothing" },
         "serve.max_model_len" => Rule::Whole { min: 0, max: 10_000_000 },
         "serve.gpu_memory_utilization" => Rule::Number { min: 0.1, max: 1.0 },
         "render.templates" | "render.patches" => PATH,
@@ -105,6 +115,15 @@ impl Rule {
                 format!("a Kubernetes namespace of its own: lowercase letters, digits and dashes, at most 63 characters, and none of {}", NAMESPACES_IN_USE.join(", "))
             }
             Self::Cidr => "a private IPv4 network of /16 to /20 such as 10.180.0.0/16, outside 172.17.0.0/16 (which nodes use themselves)".into(),
+            Self::Cidrs => format!(
+                "at most {CIDRS} IPv4 networks with commas between, such as 203.0.113.0/24,198.51.100.7/32 (each without bits behind its length; a load balancer's security \
+                 group has no room for more), or nothing"
+            ),
+            Self::PublicHosts => {
+                "hosts by their public names with commas between, such as images.example.com, or nothing; no address and no internal name: those lead to the instance metadata \
+                 and to what is in the VPC"
+                    .into()
+            }
             Self::Url => "an address such as https://huggingface.co".into(),
             Self::Whole { min, max } => format!("a whole number from {min} to {max}"),
             Self::OneOf(values) => format!("one of {}", values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
@@ -120,6 +139,8 @@ impl Rule {
             (Self::Name, toml::Value::String(text)) => text.len() <= NAME_LONGEST && matches_whole(NAME_PATTERN, text),
             (Self::Namespace, toml::Value::String(text)) => matches_whole(NAMESPACE_PATTERN, text) && !NAMESPACES_IN_USE.contains(&text.as_str()),
             (Self::Cidr, toml::Value::String(text)) => private_network(text),
+            (Self::Cidrs, toml::Value::String(text)) => text.is_empty() || text.split(',').count() <= CIDRS && text.split(',').all(is_network),
+            (Self::PublicHosts, toml::Value::String(text)) => text.is_empty() || text.split(',').all(is_public_name),
             (Self::Url, toml::Value::String(text)) => reqwest::Url::parse(text)
                 .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none() && url.username().is_empty() && url.password().is_none()),
             (Self::Whole { min, max }, toml::Value::Integer(number)) => (min..=max).contains(number),
@@ -137,6 +158,8 @@ impl Rule {
             Self::Name => json!({"type": "string", "pattern": format!("^{NAME_PATTERN}$"), "maxLength": NAME_LONGEST}),
             Self::Namespace => json!({"type": "string", "pattern": format!("^(?:{NAMESPACE_PATTERN})$"), "not": {"enum": NAMESPACES_IN_USE}}),
             Self::Cidr => json!({"type": "string", "pattern": "^[0-9.]+/(?:1[6-9]|20)$"}),
+            Self::Cidrs => json!({"type": "string", "pattern": "^(?:|[0-9./]+(?:,[0-9./]+)*)$"}),
+            Self::PublicHosts => json!({"type": "string", "pattern": "^(?:|[a-z0-9.-]+(?:,[a-z0-9.-]+)*)$"}),
             Self::Url => json!({"type": "string", "format": "uri"}),
             Self::Whole { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
             Self::OneOf(values) => json!({"type": "integer", "enum": values}),
@@ -156,6 +179,19 @@ fn private_network(text: &str) -> bool {
     let (Ok(address), Ok(length)) = (address.parse::<Ipv4Addr>(), length.parse::<u32>()) else { return false };
     let private = address.is_private() || matches!(address.octets(), [100, 64..=127, ..]);
     private && (16..=20).contains(&length) && u32::from(address) << length == 0 && address.octets()[..2] != [172, 17]
+}
+
+/// `203.0.113.0/24`; without bits behind its length, which say that another network is meant.
+fn is_network(text: &str) -> bool {
+    let Some((address, length)) = text.split_once('/') else { return false };
+    let (Ok(address), Ok(length)) = (address.parse::<Ipv4Addr>(), length.parse::<u32>()) else { return false };
+    length <= 32 && u32::from(address).checked_shl(length).unwrap_or(0) == 0
+}
+
+/// A name of two labels or more whose last begins with a letter: an address has none, and neither `localhost` nor `metadata` has two.
+fn is_public_name(name: &str) -> bool {
+    let private = [".internal", ".local", ".localhost", ".svc", ".arpa"].iter().any(|end| name.ends_with(end));
+    !private && matches_whole(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]", name)
 }
 
 #[cfg(test)]
@@ -197,6 +233,44 @@ mod tests {
         }
         for cidr in ["10.180.0.1/16", "10.180.0.0", "10.180.0.0/8", "10.180.0.0/24", "8.8.0.0/16", "172.17.0.0/16", "10.180.0/16", "::/16", "10.180.0.0/x"] {
             assert!(!rule("network.cidr").takes(&text(cidr)), "{cidr}");
+        }
+    }
+
+    #[test]
+    fn networks_that_may_connect() {
+        for cidrs in ["", "0.0.0.0/0", "203.0.113.0/24", "203.0.113.7/32,10.0.0.0/8"] {
+            assert!(rule("serve.allowed_cidrs").takes(&text(cidrs)), "{cidrs}");
+        }
+        for cidrs in ["203.0.113.7/24", "203.0.113.7", "any", "10.0.0.0/8,", "10.0.0.0/8, 10.1.0.0/16", "::/0", "10.0.0.0/33", &["10.0.0.0/8"; 31].join(",")] {
+            assert!(!rule("serve.allowed_cidrs").takes(&text(cidrs)), "{cidrs}");
+        }
+    }
+
+    /// Whoever may send a picture's address may not make the engine ask for the node's credentials.
+    #[test]
+    fn no_media_host_is_the_metadata_address() {
+        for hosts in ["", "images.example.com", "a.example.com,b.example.com", "s3.us-east-2.amazonaws.com"] {
+            assert!(rule("serve.media_domains").takes(&text(hosts)), "{hosts}");
+        }
+        for hosts in [
+            "169.254.169.254",
+            "2852039166",
+            "0xa9fea9fe",
+            "0xa9.0xfe.0xa9.0xfe",
+            "[fd00:ec2::254]",
+            "localhost",
+            "instance-data",
+            "instance-data.ec2.internal",
+            "metadata.google.internal",
+            "ip-10-0-0-1.us-east-2.compute.internal",
+            "frontend.nemo.svc.cluster.local",
+            "frontend.nemo.svc",
+            "a.example.com,169.254.169.254",
+            "*.example.com",
+            "example.com.",
+            "a..com",
+        ] {
+            assert!(!rule("serve.media_domains").takes(&text(hosts)), "{hosts}");
         }
     }
 

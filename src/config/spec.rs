@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::{ChartSource, Compute, Instance, PlatformSet};
+use super::expose::Expose;
 use super::model::{Model, Precision};
 use super::overlay::Overlay;
 use super::topology::{FormSetting, Topology};
@@ -141,6 +142,14 @@ pub struct ServeSpec {
     pub gpu_memory_utilization: f64,
     /// Hosts, with commas between, that pictures may be fetched from; empty: any public one.
     pub media_domains: String,
+    pub expose: Expose,
+    /// Networks, with commas between, that may connect; empty: the VPC's own.
+    pub allowed_cidrs: String,
+    /// PEM files on this machine.
+    pub tls_certificate: String,
+    pub tls_key: String,
+    /// Instead of the files: a Secret that is there.
+    pub tls_secret: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

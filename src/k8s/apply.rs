@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::drift::lost;
 use super::error::Answer;
-use super::{ANNOTATION_INPUTS, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_REVISION, LABEL_STEP, MANAGER};
+use super::{ANNOTATION_INPUTS, LABEL_DEPLOYMENT, LABEL_KEPT, LABEL_MANAGED_BY, LABEL_REVISION, LABEL_STEP, MANAGER};
 use crate::error::ServiceError;
 
 /// Kinds whose objects have pods that stay.
@@ -298,7 +298,7 @@ async fn list_kind(client: &Client, kind: KindOf, selector: &str) -> Result<Vec<
         uid: item.uid(),
         going: item.metadata.deletion_timestamp.is_some(),
         made: item.owner_references().iter().any(|owner| owner.controller == Some(true)),
-        kept: item.labels().contains_key(LABEL_REVISION),
+        kept: [LABEL_REVISION, LABEL_KEPT].iter().any(|label| item.labels().contains_key(*label)),
     };
     Ok(listed.map(|list| list.items.into_iter().map(found).collect()).unwrap_or_default())
 }

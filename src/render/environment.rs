@@ -29,6 +29,8 @@ const KUBERNETES: &[(&str, &str)] = templates![
     "frontend.yaml",
     "frontend-container.yaml",
     "frontend-pod.yaml",
+    "gateway.conf",
+    "gateway.yaml",
     "installer.yaml",
     "lws.yaml",
     "namespaces.yaml",
@@ -52,6 +54,8 @@ const SERVING: &[&str] = &[
     "frontend.yaml",
     "frontend-container.yaml",
     "frontend-pod.yaml",
+    "gateway.conf",
+    "gateway.yaml",
     "lws.yaml",
     "worker.yaml",
     "worker-container.yaml",
@@ -128,6 +132,12 @@ impl Templates {
         };
         let manifests = serde_saphyr::from_multiple::<Value>(&text).map_err(no_yaml)?.into_iter().filter(|document| !document.is_null()).collect();
         Ok(Rendered { file, manifests, overlays, text })
+    }
+
+    /// A template as text, for what is no YAML, and the users' files that went into it.
+    pub(super) fn text(&self, file: &str, values: &impl Serialize) -> anyhow::Result<(String, Vec<String>)> {
+        let text = self.environment.get_template(file).and_then(|template| template.render(Serde(values))).map_err(|error| self.wrong(file, &error))?;
+        Ok((text, self.reached(file)))
     }
 
     /// Users' files among the templates that make this one.

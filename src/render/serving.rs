@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::component::{Argument, Because, Component, Variable, because, set};
 use super::engine;
 use super::environment::{Rendered, Templates};
+use super::gateway::Gateway;
 use super::patch;
 use super::variables;
 use crate::config::{Controllers, Form, NodeLabel, Overlay, Part, Role, Spec, Topology};
@@ -179,12 +180,16 @@ fn file(role: Role) -> &'static str {
 
 /// Access, frontend and workers; or the graph that Dynamo's operator makes them from.
 pub fn serving(values: &Serving) -> anyhow::Result<Vec<Rendered>> {
-    overlaid(values, &Overlay::default())
+    overlaid(values, None, &Overlay::default())
 }
 
-/// The same with what users lay over it: templates in the place of ours, then patches over what comes out.
-pub fn overlaid(values: &Serving, overlay: &Overlay) -> anyhow::Result<Vec<Rendered>> {
-    let mut files = files(&Templates::with(overlay)?, values)?;
+/// The same, with the gateway if there is one, and with what users lay over it: templates in the place of ours, then patches over what comes out.
+pub fn overlaid(values: &Serving, gateway: Option<&Gateway>, overlay: &Overlay) -> anyhow::Result<Vec<Rendered>> {
+    let templates = Templates::with(overlay)?;
+    let mut files = files(&templates, values)?;
+    if let Some(gateway) = gateway {
+        files.push(gateway.rendered(&templates)?);
+    }
     if let Some(patches) = &overlay.patches {
         patch::apply(patches, &mut files)?;
     }

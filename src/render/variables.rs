@@ -34,8 +34,8 @@ pub(super) fn engine(spec: &Spec, form: Form, part: &Part, startup_s: u64) -> Ve
     env.push(variables("The weights are on the shared volume: a wrong path must fail, not download.", [variable("HF_HUB_OFFLINE", "1")]));
     if spec.sees_pictures() {
         env.push(variables(
-            "Who may send a picture's address may not make the pod read the node's credentials: no address inside the VPC, no metadata address.",
-            [variable("DYN_MM_ALLOW_INTERNAL", "0")],
+            "Who may send a picture's address may not make the pod read the node's credentials: no address inside the VPC, no metadata address, and no host that sends it on to one.",
+            [variable("DYN_MM_ALLOW_INTERNAL", "0"), variable("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")],
         ));
     }
     env.push(variables(

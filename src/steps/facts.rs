@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::Expose;
+
 /// A subnet of ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Subnet {
@@ -113,6 +115,19 @@ pub struct ServeFacts {
     pub port: u16,
     /// The name that requests carry.
     pub model: String,
+    /// Ways in from outside the cluster: none, or the gateway. Always written, since facts only add to each other.
+    #[serde(default)]
+    pub exposed: Vec<Exposed>,
+}
+
+/// Where the gateway is reached.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Exposed {
+    pub to: Expose,
+    /// The load balancer's name.
+    pub host: String,
+    /// Networks that may connect.
+    pub cidrs: Vec<String>,
 }
 
 impl ServeFacts {

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod explain;
 pub mod facts;
 pub mod filesystem;
+pub mod gateway;
 pub mod gpu_nodes;
 pub mod history;
 pub mod images;
@@ -55,6 +56,8 @@ pub struct Deps {
     pub http: reqwest::Client,
     /// `HF_TOKEN`, if there is one.
     pub hub_token: Option<Secret>,
+    /// For the gateway, where the model is exposed.
+    pub gateway: gateway::Given,
     /// Filled by [`Deps::kube`].
     pub kube_clients: k8s::Clients,
     /// Filled by [`Deps::look_live`].
@@ -64,7 +67,12 @@ pub struct Deps {
 impl Deps {
     /// Puts them together.
     pub fn new(spec: Arc<Spec>, pins: Arc<Pins>, aws: Aws, http: reqwest::Client, hub_token: Option<Secret>) -> Self {
-        Self { spec, pins, aws, http, hub_token, kube_clients: k8s::Clients::default(), live: RwLock::default() }
+        Self { spec, pins, aws, http, hub_token, gateway: gateway::Given::default(), kube_clients: k8s::Clients::default(), live: RwLock::default() }
+    }
+
+    /// The same with what the user gave for the gateway.
+    pub fn with_gateway(self, gateway: gateway::Given) -> Self {
+        Self { gateway, ..self }
     }
 
     /// The client of the cluster that the step `cluster` noted; its tokens are signed and renewed in the process.

@@ -8,6 +8,7 @@ use kube::api::{Api, DeleteParams, ListParams};
 
 use super::Deps;
 use super::facts::{FilesystemFacts, ImagesFacts, ServeFacts, StorageFacts, WeightsFacts};
+use super::gateway::{self, Gateway};
 use super::history::{self, Revision};
 use super::loading::{patience, tell_loading};
 use super::objects::{Objects, look, marked, or_unreachable, seen, steady};
@@ -19,7 +20,7 @@ use crate::error::{Kind, Resource, ServiceError, fail};
 use crate::k8s::apply::{KindOf, Live, WORKLOADS};
 use crate::k8s::diff::Difference;
 use crate::k8s::ready::Readiness;
-use crate::k8s::{self, Answer, Owner};
+use crate::k8s::{self, Answer, Document, Owner};
 use crate::render::{self, Rendered, Serving};
 
 const KINDS: &[KindOf] = &[
@@ -86,12 +87,16 @@ impl Serve {
         Objects { deps: &self.deps, step: StepId::Serve, kinds: KINDS }
     }
 
+    fn gateway(&self) -> Gateway<'_> {
+        Gateway::new(&self.deps)
+    }
+
     /// The manifests of the step.
     pub fn rendered(&self, inputs: &Inputs) -> anyhow::Result<(Serving, Vec<Rendered>)> {
         let serving = inputs.serving(&self.deps)?;
         let rendered = match &self.kept {
             Some(kept) => kept.rendered(),
-            None => overlaid(&self.deps.spec, &serving)?,
+            None => overlaid(&self.deps.spec, &serving, self.gateway().values(&serving, &inputs.images)?.as_ref())?,
         };
         Ok((serving, rendered))
     }
@@ -139,12 +144,18 @@ impl Serve {
             return Ok(impossible);
         }
         let Some(inputs) = Inputs::of(&cx.facts).ok().filter(|inputs| inputs.images.stored.contains_key(IMAGE)) else { return Ok(Seen::Unreachable) };
+        if let Some(what) = self.gateway().lacks(&inputs.images).filter(|_| self.kept.is_none()) {
+            return Ok(Seen::Pending { what });
+        }
         let (serving, rendered) = self.rendered(&inputs)?;
         let digest = history::digest(&rendered);
+        let way_in = gateway::way_in(&rendered);
         let objects = self.objects();
         let documents = objects.documents(rendered)?;
         let (standing, stale) = futures::try_join!(k8s::apply::look(&client, &documents), objects.stale(&client, &documents))?;
-        let differs = documents.iter().zip(&standing).any(|(document, live)| *live == Live::Differs && document.has_pods());
+        // The gateway's pods come and go without the engines.
+        let serves = |document: &Document| document.has_pods() && document.object().metadata.name.as_deref() != Some(render::GATEWAY);
+        let differs = documents.iter().zip(&standing).any(|(document, live)| *live == Live::Differs && serves(document));
         let seen = seen(&documents, &standing);
         // A webhook that does not answer is waited for when it is needed.
         let refused = if differs { k8s::change::refused(&client, &documents).await.unwrap_or_default() } else { Vec::new() };
@@ -167,7 +178,10 @@ impl Serve {
         if history::newest(&client, &self.deps.spec).await?.is_none_or(|newest| newest.digest != digest) {
             return Ok(Seen::Pending { what: "it serves, and is not kept for nemo rollback yet".into() });
         }
-        Ok(Seen::Ready { inputs: Some(self.inputs()), facts: table_of(&facts(&serving))? })
+        Ok(match self.gateway().look(&client, way_in).await? {
+            Ok(exposed) => Seen::Ready { inputs: Some(self.inputs()), facts: table_of(&ServeFacts { exposed: exposed.into_iter().collect(), ..facts(&serving) })? },
+            Err(seen) => seen,
+        })
     }
 
     /// Waits for workers that are ready together, telling how much of the weights they have loaded.
@@ -216,8 +230,8 @@ impl Serve {
 }
 
 /// The manifests with what the user lays over them. What is waited for has to be among them.
-fn overlaid(spec: &Spec, serving: &Serving) -> anyhow::Result<Vec<Rendered>> {
-    let rendered = render::overlaid(serving, &spec.overlay)?;
+fn overlaid(spec: &Spec, serving: &Serving, gateway: Option<&render::Gateway>) -> anyhow::Result<Vec<Rendered>> {
+    let rendered = render::overlaid(serving, gateway, &spec.overlay)?;
     let wanted = if serving.by_operator { vec![serving.graph.as_str()] } else { names(serving) };
     let is = |manifest: &render::Manifest, name: &str| manifest["metadata"]["name"] == name && manifest["kind"].as_str().is_some_and(|kind| WORKLOADS.contains(&kind));
     match wanted.into_iter().find(|name| !rendered.iter().flat_map(|file| &file.manifests).any(|manifest| is(manifest, name))) {
@@ -242,7 +256,10 @@ pub fn trial(spec: &Spec) -> anyhow::Result<()> {
         efa: None,
         controllers: spec.controllers(),
     };
-    let rendered = overlaid(spec, &Serving::new(spec, facts))?;
+    let image = facts.image.clone();
+    let serving = Serving::new(spec, facts);
+    let gateway = spec.exposed().then(|| render::Gateway::new(spec, &serving, image));
+    let rendered = overlaid(spec, &serving, gateway.as_ref())?;
     super::linted::refuse(&rendered)?;
     marked(rendered, Owner { deployment: &spec.name, step: StepId::Serve.as_str() }, KINDS).map(drop)
 }
@@ -266,7 +283,7 @@ fn of(name: &str) -> ListParams {
 }
 
 fn facts(serving: &Serving) -> ServeFacts {
-    ServeFacts { namespace: serving.namespace.clone(), service: serving.service.clone(), port: serving.port, model: serving.served_model_name.clone() }
+    ServeFacts { namespace: serving.namespace.clone(), service: serving.service.clone(), port: serving.port, model: serving.served_model_name.clone(), exposed: Vec::new() }
 }
 
 /// Devices that no node has yet are made by a plug-in: why it is not ready is the reason behind the scheduler's.
@@ -304,7 +321,8 @@ impl Step for Serve {
     }
 
     fn needs(&self) -> Vec<Need> {
-        vec![all_of(StepId::Weights), all_of(StepId::Platform), all_of(StepId::GpuNodes), part_of(StepId::Images, IMAGE)]
+        let gateway = self.deps.spec.exposed().then(|| part_of(StepId::Images, gateway::IMAGE));
+        [all_of(StepId::Weights), all_of(StepId::Platform), all_of(StepId::GpuNodes), part_of(StepId::Images, IMAGE)].into_iter().chain(gateway).collect()
     }
 
     fn inputs(&self) -> Digest {
@@ -312,7 +330,8 @@ impl Step for Serve {
         if let Some(kept) = &self.kept {
             return Digest(kept.digest.clone());
         }
-        Digest::of(&(&spec.serve, &spec.overlay, &spec.model, &spec.precision, &spec.instance.type_name, &spec.compute_name, pins.images.get(IMAGE), &pins.weights.revision))
+        let images = (pins.images.get(IMAGE), pins.images.get(gateway::IMAGE));
+        Digest::of(&(&spec.serve, &spec.overlay, &spec.model, &spec.precision, &spec.instance.type_name, &spec.compute_name, images, &pins.weights.revision))
     }
 
     fn makes(&self) -> Vec<Resource> {
@@ -320,11 +339,12 @@ impl Step for Serve {
         let (form, _) = spec.form_with(self.deps.controllers());
         let namespace = &spec.serve.namespace;
         if form.by_operator() {
-            return vec![Resource::new("DynamoGraphDeployment", format!("{namespace}/{}", spec.name))];
+            let graph = Resource::new("DynamoGraphDeployment", format!("{namespace}/{}", spec.name));
+            return std::iter::once(graph).chain(self.gateway().makes()).collect();
         }
         let kind = if form == Form::Lws { "LeaderWorkerSet" } else { "Deployment" };
         let workers = spec.parts().into_iter().map(|part| Resource::new(kind, format!("{namespace}/{}", render::name_of(part.role))));
-        std::iter::once(Resource::new("Deployment", format!("{namespace}/frontend"))).chain(workers).collect()
+        std::iter::once(Resource::new("Deployment", format!("{namespace}/frontend"))).chain(workers).chain(self.gateway().makes()).collect()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -349,8 +369,9 @@ impl Step for Serve {
         }
         let (serving, rendered) = self.rendered(&inputs)?;
         super::linted::refuse(&rendered)?;
-        let documents = self.objects().documents(rendered.clone())?;
+        let (documents, way_in) = (self.objects().documents(rendered.clone())?, gateway::way_in(&rendered));
         let wait = self.deps.spec.wait.rollout;
+        self.gateway().write_secrets(cx, &client, way_in.is_some()).await?;
         self.objects().prune(cx, &client, &documents, wait).await?;
         self.objects().apply(cx, &client, &documents, wait).await?;
         self.restart_failed(&client, &serving).await?;
@@ -361,8 +382,9 @@ impl Step for Serve {
         futures::future::try_join_all(workers.chunks(together).map(|names| self.workers_ready(cx, &client, &serving, names))).await?;
         let frontend = || steady(async { look(serving.frontend, readiness(&client, &serving, serving.frontend).await?) });
         cx.until(serving.frontend, patience(wait, serving.startup_s), frontend).await?;
-        let facts = facts(&serving);
+        let mut facts = facts(&serving);
         cx.until("the frontend to list the model", wait, || steady(lists_model(&client, &facts))).await?;
+        facts.exposed.extend(self.gateway().ready(cx, &client, way_in).await?);
         history::keep(&client, &self.deps.spec, &rendered).await?;
         table_of(&facts)
     }
@@ -372,6 +394,6 @@ impl Step for Serve {
     }
 
     async fn existing(&self, cx: &Cx) -> anyhow::Result<Vec<Resource>> {
-        self.objects().existing(cx).await
+        Ok(self.objects().existing(cx).await?.into_iter().map(|found| self.gateway().priced(found)).collect())
     }
 }

@@ -15,6 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::engine::step::{Cx, Digest, StepId};
 use crate::error::ServiceError;
 use crate::k8s::{self, ANNOTATION_INPUTS, Answer, Forward, Owner, Target};
+use crate::render::GATEWAY;
 
 /// The endpoint's pods and the way to them.
 pub(super) struct Ground {
@@ -44,7 +45,8 @@ pub(super) async fn served(client: &Client, namespace: &str, deployment: &str) -
     let list = ListParams::default().labels(&Owner { deployment, step: StepId::Serve.as_str() }.selector());
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let mut found = api.list(&list).await.answer("LIST deployments")?.items;
-    found.retain(|deployment| deployment.metadata.deletion_timestamp.is_none());
+    // Who may come in changes nothing about what answers.
+    found.retain(|deployment| deployment.metadata.deletion_timestamp.is_none() && deployment.name_any() != GATEWAY);
     found.sort_by_key(ResourceExt::name_any);
     let mut others = Vec::new();
     for (group, version, kind) in OTHERS {

@@ -2,7 +2,8 @@
 
 use nemo::config::{Inputs, Spec, Topology, load};
 use nemo::render::{
-    Bench, ChartValues, Facts, HelmJob, Installer, Rendered, SHARED, Serving, Storage, Weights, bench, chart_values, helm_job, installer, namespaces, serving, storage, weights,
+    Bench, ChartValues, Facts, Gateway, HelmJob, Installer, Rendered, SHARED, Serving, Storage, Weights, bench, chart_values, gateway, helm_job, installer, namespaces, serving,
+    storage, weights,
 };
 
 /// The settings of a deployment, over the defaults.
@@ -30,6 +31,20 @@ pub(crate) fn serving_values(settings: &[(&str, &str)]) -> Serving {
 pub(crate) fn every_form() -> Vec<(String, Vec<(&'static str, &'static str)>)> {
     let every = Topology::ALL.into_iter().flat_map(|topology| topology.forms().into_iter().map(move |form| (topology, form)));
     every.map(|(topology, form)| (format!("{topology}-{form}"), vec![("serve.topology", topology.name()), ("serve.form", form.name()), ("gpu.nodes", "3")])).collect()
+}
+
+/// The gateway before the frontend of the default settings, by the name of its golden folder.
+pub(crate) fn exposed() -> Vec<(String, Rendered)> {
+    let tls = ("serve.tls_certificate", "tls.crt");
+    let key = ("serve.tls_key", "tls.key");
+    let public = vec![("serve.expose", "public"), ("serve.allowed_cidrs", "203.0.113.0/24,198.51.100.7/32"), tls, key, ("serve.form", "dgd-v1beta1")];
+    [("exposed-internal", vec![("serve.expose", "internal"), tls, key]), ("exposed-public", public)]
+        .into_iter()
+        .map(|(name, settings)| {
+            let image = "123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/gateway@sha256:00000000000000000000000000000000000000000000000000000000000000cc".to_owned();
+            (name.to_owned(), gateway(&Gateway::new(&spec(&settings), &serving_values(&settings), image)).unwrap())
+        })
+        .collect()
 }
 
 /// All that is applied, namespaces first.

@@ -112,6 +112,12 @@ fn selects(selector: &str, labels: &Value) -> bool {
     })
 }
 
+/// `metadata.name=a,type=b`
+fn of_fields(selector: &str, object: &Value) -> bool {
+    let value = |path: &str| object.pointer(&format!("/{}", path.replace('.', "/"))).cloned().unwrap_or_default();
+    selector.split(',').filter_map(|term| term.split_once('=')).all(|(path, wanted)| value(path) == wanted)
+}
+
 impl Store {
     fn handle(&mut self, method: &Method, path: &str, query: &BTreeMap<String, String>, body: &[u8]) -> (u16, Value) {
         if path.ends_with("/proxy/v1/models") {
@@ -124,11 +130,12 @@ impl Store {
         match (method.as_str(), parts.name) {
             ("GET", Some(_)) => self.objects.get(path).map_or_else(|| missing(&parts.title()), |object| (200, object.clone())),
             ("GET", None) => {
-                let selector = query.get("labelSelector").map_or("", String::as_str);
+                let of = |what: &str| query.get(what).map_or("", String::as_str);
+                let (selector, fields) = (of("labelSelector"), of("fieldSelector"));
                 let items: Vec<_> = self
                     .objects
                     .iter()
-                    .filter(|(key, object)| parts.holds(&Path::of(key)) && selects(selector, &object["metadata"]["labels"]))
+                    .filter(|(key, object)| parts.holds(&Path::of(key)) && selects(selector, &object["metadata"]["labels"]) && of_fields(fields, object))
                     .map(|(_, object)| object.clone())
                     .collect();
                 (200, json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}))
@@ -151,6 +158,10 @@ impl Store {
                     Some(_) => (200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"})),
                     None => missing(&parts.title()),
                 }
+            }
+            ("DELETE", None) => {
+                self.writes.push(format!("DELETE {}", parts.title()));
+                (200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
             }
             _ => panic!("{method} {path} is not what a step should ask"),
         }
@@ -178,6 +189,9 @@ impl Store {
             "dynamographdeployments" => {
                 object["metadata"]["generation"] = json!(1);
                 object["status"] = json!({"conditions": [{"type": "Ready", "status": "True", "observedGeneration": 1}]});
+            }
+            "services" if object["spec"]["type"] == "LoadBalancer" => {
+                object["status"] = json!({"loadBalancer": {"ingress": [{"hostname": "a.elb.us-east-2.amazonaws.com"}]}});
             }
             "jobs" => {
                 object["status"] = json!({"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": "2026-11-30T12:00:00Z"}], "succeeded": 1});

@@ -13,6 +13,7 @@ use nemo::engine::walk::Walk;
 use nemo::error::{Failure, Resource};
 use nemo::k8s::Endpoint;
 use nemo::steps::facts::{ClusterFacts, FilesystemFacts, ImagesFacts, NetworkFacts, StorageFacts, Stored, WeightsFacts};
+use nemo::steps::gateway::Given;
 use nemo::steps::history::{self, Revision};
 use nemo::steps::{self, Deps, network, platform, serve, storage};
 use serde::Serialize;
@@ -58,6 +59,7 @@ pub(crate) struct Deployment {
     pub(crate) api: Api,
     pub(crate) aws: Aws,
     pub(crate) file_system: String,
+    pub(crate) gateway: Given,
     cluster: ClusterFacts,
     csi_role: String,
     folder: tempfile::TempDir,
@@ -72,7 +74,17 @@ impl Deployment {
             flags.push((format!("wait.{what}.limit_s"), "60".to_owned()));
         }
         let (spec, _) = load(&Inputs { working_folder: folder.path().to_owned(), file: None, env: vec![], flags }).unwrap();
-        Self { spec, pins: Pins::default(), api: Api::default(), aws, file_system: "fs-0123456789abcdef0".into(), cluster: cluster(), csi_role: String::new(), folder }
+        Self {
+            spec,
+            pins: Pins::default(),
+            api: Api::default(),
+            aws,
+            file_system: "fs-0123456789abcdef0".into(),
+            gateway: Given::default(),
+            cluster: cluster(),
+            csi_role: String::new(),
+            folder,
+        }
     }
 
     fn facts(&self, step: StepId) -> toml::Table {
@@ -85,7 +97,7 @@ impl Deployment {
             StepId::Images => {
                 let stored =
                     |part: &str| Stored { uri: format!("123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/{part}"), tag: "1".into(), digest: format!("sha256:{}", "a".repeat(64)) };
-                let parts = ["vllm-runtime", "helm", "lws", "nvidia-device-plugin", "efa-device-plugin", "dynamo-operator"].map(str::to_owned);
+                let parts = ["vllm-runtime", "helm", "lws", "nvidia-device-plugin", "efa-device-plugin", "dynamo-operator", "gateway"].map(str::to_owned);
                 let charts = self.spec.platform.charts.keys().map(|chart| format!("chart-{chart}"));
                 table(&ImagesFacts { stored: parts.into_iter().chain(charts).map(|part| (part.clone(), stored(&part))).collect() })
             }
@@ -101,7 +113,7 @@ impl Deployment {
 
     pub(crate) fn deps(&self) -> Arc<Deps> {
         let (spec, pins) = (Arc::new(self.spec.clone()), Arc::new(self.pins.clone()));
-        let deps = Arc::new(Deps::new(spec, pins, self.aws.clone(), reqwest::Client::new(), None));
+        let deps = Arc::new(Deps::new(spec, pins, self.aws.clone(), reqwest::Client::new(), None).with_gateway(self.gateway.clone()));
         let endpoint = Endpoint { url: self.cluster.endpoint.clone(), certificate_authority: self.cluster.certificate_authority.clone() };
         deps.kube_clients.get_or_make(&endpoint, "nemo", || Ok(self.api.client())).unwrap();
         deps

@@ -7,6 +7,7 @@ mod api;
 #[expect(dead_code, reason = "other tests use more of it")]
 mod common;
 mod deployment;
+mod gateway;
 mod live;
 mod platform;
 mod prune;

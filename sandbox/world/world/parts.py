@@ -155,7 +155,7 @@ def control_plane(world: World, options: Options) -> list[Part]:
         logs, {}, None, listens("127.0.0.1", 10259),
     )  # fmt: skip
     net = Part(
-        "net", [options.kube, "net", "-hosts", f"{inside}/hosts.json", "-gate", "kube-system/kube-dns"], logs, {"KUBECONFIG": f"{inside}/kubeconfig"}, None,
+        "net", [options.kube, "net", "-hosts", f"{inside}/hosts.json", "-gate", "kube-system/kube-dns", "-aws", f"http://{ADDRESS}:5005"], logs, {"KUBECONFIG": f"{inside}/kubeconfig"}, None,
         listens("10.100.0.10", 53),
     )  # fmt: skip
     return [etcd, server, controllers, scheduler, net]
