@@ -12,7 +12,7 @@ from pathlib import Path
 from .bench import Figures, api_server
 from .nemo import Nemo
 from .path import busy
-from .servers import Pods, aws, speed
+from .servers import Graphs, Pods, aws, speed
 
 WAYS: dict[str, tuple[str, ...]] = {
     "aggregated": (),
@@ -41,13 +41,14 @@ def said(nemo: Nemo) -> float:
 
 def served(nemo: Nemo, name: str, words: tuple[str, ...], figures: Figures) -> None:
     """From the start of `nemo apply`, with no pod of the model there, until it says that the model is listed; the critical path is all of its pods at once,
-    from start to Ready."""
-    pods = Pods(api_server()).start()
+    from start to Ready, and a graph from when it is made until its operator says that it is Ready."""
+    pods, graphs = Pods(api_server()).start(), Graphs(api_server()).start()
     began = time.time()
     done(nemo, "apply", *words)
     seconds = said(nemo) - began
     pods.stop()
-    intervals = [one for one in pods.intervals() if one.part == "pods serve"]
+    graphs.stop()
+    intervals = [one for one in [*pods.intervals(), *graphs.intervals()] if one.part == "pods serve"]
     for one in sorted(intervals, key=lambda one: one.end):
         say(f"{name}: {one.what} {one.end - one.begin:.1f} s")
     path = busy(intervals)

@@ -69,6 +69,8 @@ def is_write(event: dict[str, Any]) -> bool:
 class Pods:
     """Watches every pod from now on and notes, by this machine's clock, when it started and when it was Ready or over."""
 
+    path = "/api/v1/pods"
+
     def __init__(self, server: str) -> None:
         self.server, self._stop = server, threading.Event()
         self.seen: dict[str, dict[str, Any]] = {}
@@ -80,7 +82,7 @@ class Pods:
     def _open(self) -> Any:
         context = ssl.create_default_context(cafile=str(RUN / "ca.crt"))
         context.load_cert_chain(RUN / "admin.crt", RUN / "admin.key")
-        return urllib.request.urlopen(f"{self.server}/api/v1/pods?watch=1&timeoutSeconds=3600", context=context, timeout=3600)
+        return urllib.request.urlopen(f"{self.server}{self.path}?watch=1&timeoutSeconds=3600", context=context, timeout=3600)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -116,6 +118,22 @@ class Pods:
                 meta = row["pod"]["metadata"]
                 found.append(Interval(part, f"{meta['namespace']}/{meta['name']}", row["started"], row["done"]))
         return found
+
+
+class Graphs(Pods):
+    """The same of DynamoGraphDeployments: from when one was made until its operator said that all of it is Ready."""
+
+    path = "/apis/nvidia.com/v1beta1/dynamographdeployments"
+
+    def note(self, graph: dict[str, Any], now: float) -> None:
+        row = self.seen.setdefault(graph["metadata"]["uid"], {"graph": graph, "started": now, "done": None})
+        said = [one for one in graph.get("status", {}).get("conditions", []) if one["type"] == "Ready" and one["status"] == "True"]
+        if row["done"] is None and said and said[0].get("observedGeneration") == graph["metadata"]["generation"]:
+            row["done"] = now
+
+    def intervals(self) -> list[Interval]:
+        rows = [row for row in self.seen.values() if row["done"]]
+        return [Interval("pods serve", f"graph {row['graph']['metadata']['name']}", row["started"], row["done"]) for row in rows]
 
 
 def in_job(pod: dict[str, Any]) -> bool:

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 from measure.path import Interval
-from measure.servers import Pods, kube_writes, part_of_pod
+from measure.servers import Graphs, Pods, kube_writes, part_of_pod
 
 
 def pod(name: str, namespace: str = "nemo", job: bool = False, ready: bool = False, **status: Any) -> dict[str, Any]:
@@ -33,6 +33,19 @@ def test_a_server_pod_is_done_when_ready_and_a_job_when_it_is_over() -> None:
     pods.note(pod("operator", phase="Running", startTime="t", ready=True), 5)
     pods.note(pod("operator", phase="Running", startTime="t"), 6)
     assert pods.intervals() == [Interval("pods bench", "nemo/nemo-bench-x", 2, 9), Interval("pods platform", "nemo/operator", 3, 5)]
+
+
+def test_a_graph_is_done_when_its_operator_has_said_so_of_this_very_generation() -> None:
+    def graph(generation: int, ready: str, of: int) -> dict[str, Any]:
+        said = [{"type": "Ready", "status": ready, "observedGeneration": of}]
+        return {"metadata": {"uid": "g", "name": "nemo", "generation": generation}, "status": {"conditions": said}}
+
+    graphs = Graphs("")
+    for now, seen in enumerate([graph(1, "False", 1), graph(2, "True", 1), graph(2, "False", 2)], 1):
+        graphs.note(seen, now)
+    assert graphs.intervals() == []
+    graphs.note(graph(2, "True", 2), 8)
+    assert graphs.intervals() == [Interval("pods serve", "graph nemo", 1, 8)]
 
 
 def test_only_writes_of_people_count(tmp_path: Path) -> None:
