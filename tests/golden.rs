@@ -112,16 +112,17 @@ fn every_document_is_an_object_with_a_name_and_carries_our_marks() {
 type Flags = BTreeMap<String, (String, Vec<String>)>;
 
 /// Read once: thousands of command lines are put to it.
-static FRONTEND: LazyLock<Flags> = LazyLock::new(|| flags(&["dynamo.frontend"]));
-static ENGINE: LazyLock<Flags> = LazyLock::new(|| flags(&["dynamo.vllm", "vllm"]));
+static FRONTEND: LazyLock<Flags> = LazyLock::new(|| flags(&[("dynamo.frontend", "1.6.1")]));
+static ENGINE: LazyLock<Flags> = LazyLock::new(|| flags(&[("dynamo.vllm", "1.6.1"), ("vllm", "0.31.0")]));
 
-fn flags(programs: &[&str]) -> Flags {
-    let list = include_str!("data/engine-flags-1.6.1.tsv");
-    let rows = list.lines().map(|line| line.split('\t').collect::<Vec<_>>()).filter(|row| programs.contains(&row[0]));
+/// What the parsers of these programs take, in the versions of the platform.
+fn flags(programs: &[(&str, &str)]) -> Flags {
+    let rows = include_str!("../configs/engine-flags.tsv").lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect::<Vec<_>>());
+    let rows = rows.filter(|row| programs.iter().any(|(program, version)| row[0] == *program && row[1].split(',').any(|other| other == *version)));
     let choices = |row: &[&str]| row[4].split(',').filter(|choice| !choice.is_empty()).map(str::to_owned).collect();
     rows.flat_map(|row| {
         let entry = (row[3].to_owned(), choices(&row));
-        std::iter::once(row[2]).chain(row[6].split(',').filter(|other| !other.is_empty())).map(move |flag| (flag.to_owned(), entry.clone())).collect::<Vec<_>>()
+        std::iter::once(row[2]).chain(row[5].split(',').filter(|other| !other.is_empty())).map(move |flag| (flag.to_owned(), entry.clone())).collect::<Vec<_>>()
     })
     .collect()
 }

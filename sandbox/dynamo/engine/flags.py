@@ -1,4 +1,4 @@
-"""vLLM 0.31.0's command line, from `flags.tsv`: what its real parser said (read 2026-11-30; columns in the file's first line).
+"""vLLM 0.31.0's command line, from the one table of flags (`configs/engine-flags.tsv`): what its real parser said.
 
 Takes the place of vLLM's own modules, so that the real `dynamo.vllm.args` can be used without vLLM (which would bring torch): Dynamo's
 flags, its checks and their words are the real ones, and the engine's flags are those of this table.
@@ -14,7 +14,8 @@ import types
 from pathlib import Path
 from typing import Any
 
-TABLE = Path(__file__).with_name("flags.tsv")
+TABLE = Path(__file__).resolve().parents[3] / "configs" / "engine-flags.tsv"
+VERSION = "0.31.0"
 # Flags that take whole numbers though their default is none; those below also take 1k, 1M, 25.6k as vLLM does.
 WHOLE = {"block-size", "data-parallel-rank", "data-parallel-rpc-port", "data-parallel-size-local", "data-parallel-start-rank", "max-num-seqs",
          "max-num-scheduled-tokens", "mamba-block-size", "max-cudagraph-capture-size", "num-gpu-blocks-override", "spec-tokens"}  # fmt: skip
@@ -68,7 +69,7 @@ class AsyncEngineArgs:
     @staticmethod
     def add_cli_args(parser: argparse.ArgumentParser, async_args_only: bool = False) -> argparse.ArgumentParser:
         for row in ROWS:
-            if row["source"] == "engine":
+            if not is_key(row):
                 _add(parser, row)
         return parser
 
@@ -82,9 +83,15 @@ class AsyncEngineArgs:
 
 
 def _rows() -> list[dict[str, str]]:
-    with TABLE.open() as file:
-        names = file.readline().lstrip("#").rstrip("\n").split("\t")
-        return list(csv.DictReader(file, names, delimiter="\t", quoting=csv.QUOTE_NONE))
+    lines = TABLE.read_text().splitlines()
+    names = next(line for line in lines if line.startswith("#program"))[1:].split("\t")
+    found = csv.DictReader([line for line in lines if not line.startswith("#")], names, delimiter="\t", quoting=csv.QUOTE_NONE)
+    return [row for row in found if row["program"] == "vllm" and VERSION in row["versions"].split(",")]
+
+
+def is_key(row: dict[str, str]) -> bool:
+    """Is it a key of a JSON flag, and no flag of its own?"""
+    return "." in row["flag"]
 
 
 def _default(row: dict[str, str]) -> Any:
@@ -182,10 +189,9 @@ def install() -> None:
 
 
 ROWS = _rows()
-JSON_FLAGS = {r["flag"] for r in ROWS if r["takes"].startswith("json") and r["source"] == "engine"}
+JSON_FLAGS = {r["flag"] for r in ROWS if r["takes"].startswith("json") and not is_key(r)}
 KEYS: dict[str, dict[str, dict[str, str]]] = {}
-for _row in ROWS:
-    if _row["source"] == "key":
-        _flag, _, _key = _row["flag"].partition(".")
-        KEYS.setdefault(_flag, {})[_key] = _row
+for _row in filter(is_key, ROWS):
+    _flag, _, _key = _row["flag"].partition(".")
+    KEYS.setdefault(_flag, {})[_key] = _row
 JSON_FLAGS |= set(KEYS)

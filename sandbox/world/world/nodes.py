@@ -12,7 +12,7 @@ import tomllib
 from typing import Any
 
 from . import devices, hardware, kube, parts
-from .paths import BIN, CACHE, INSIDE, REGION, SANDBOX, Wrong, World
+from .paths import BIN, CACHE, INSIDE, REGION, REPO, SANDBOX, Wrong, World
 from .processes import Part, at_once, discard
 
 EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
@@ -74,7 +74,7 @@ class Nodes:
         taints = [{**taint, "effect": EFFECTS.get(taint["effect"], taint["effect"])} for taint in ask.get("taints") or []]
         gates = {resource: gate for resource, gate in DEVICES.items() if resource in capacity}
         # Containers of images that name a program see where the sandbox's programs and their libraries lie, and nothing else of the machine.
-        binds = [str(path) for path in (SANDBOX, BIN, CACHE / "venv", INSIDE / "pods") if path.exists()]
+        binds = [str(path) for path in (SANDBOX, REPO / "configs" / "engine-flags.tsv", BIN, CACHE / "venv", INSIDE / "pods") if path.exists()]
         ask_mount = f"http://127.0.0.1:{parts.CONTROL}/mount"
         flags = {
             "name": name, "ip": instance["address"], "pods": f"10.42.{number}", "root": f"{INSIDE}/n/{number}", "shared": f"{INSIDE}/shared",
