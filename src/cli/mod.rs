@@ -18,6 +18,7 @@ mod lint;
 mod plan;
 mod platform;
 mod render;
+mod render_all;
 mod rollback;
 #[cfg(test)]
 mod schemas;

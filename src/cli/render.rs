@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use serde::Serialize;
 
-use super::{Access, Global, Session, Settings};
+use super::{Access, Global, Session, Settings, render_all};
 use crate::engine::step::{Facts, StepId};
 use crate::error::Failure;
 use crate::render::Rendered;
@@ -24,6 +24,9 @@ pub struct Args {
     /// Write the files into this folder instead of stdout
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Every model, precision, topology and form that the settings allow, each in a folder of its own: to read and to check, not to apply, since what only an account knows is made up
+    #[arg(long)]
+    all: bool,
 }
 
 /// The answer of `nemo render`.
@@ -31,6 +34,8 @@ pub struct Args {
 pub(super) struct Answer {
     kind: &'static str,
     files: Vec<File>,
+    /// With `--all`: what cannot be with these settings.
+    refused: Vec<Refused>,
 }
 
 #[derive(Debug, Serialize, schemars::JsonSchema)]
@@ -40,6 +45,13 @@ struct File {
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<PathBuf>,
     text: String,
+}
+
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+struct Refused {
+    /// `nemotron-3-ultra-bf16/aggregated-deployments`
+    name: String,
+    why: String,
 }
 
 impl fmt::Display for Answer {
@@ -53,19 +65,37 @@ impl fmt::Display for Answer {
 }
 
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
-    let session = Session::open(global, &args.settings, Access::Read).await?;
-    let rendered = manifests(&session).await;
-    session.finish().await;
+    let (rendered, refused) = if args.all {
+        render_all::manifests(global, &args.settings)?
+    } else {
+        let session = Session::open(global, &args.settings, Access::Read).await?;
+        let rendered = manifests(&session).await;
+        session.finish().await;
+        (vec![(String::new(), rendered?)], Vec::new())
+    };
     let mut files = Vec::new();
-    for Rendered { file, text, .. } in rendered? {
-        let path = args.out.as_ref().map(|folder| folder.join(file));
-        if let Some(path) = &path {
-            std::fs::create_dir_all(path.parent().unwrap_or(path)).and_then(|()| std::fs::write(path, &text)).with_context(|| format!("writing {}", path.display()))?;
+    for (folder, set) in rendered {
+        for Rendered { file, text, .. } in set {
+            files.push(written(Path::new(&folder).join(file), text, args.out.as_deref())?);
         }
-        files.push(File { name: file.to_owned(), path, text });
     }
-    ui::answer(global.manner(), &Answer { kind: "rendered", files });
+    let manner = global.manner();
+    if !refused.is_empty() {
+        let names: Vec<_> = refused.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+        ui::say(manner, format!("cannot be with these settings:\n  {}", names.join("\n  ")));
+    }
+    let refused = refused.into_iter().map(|(name, why)| Refused { name, why }).collect();
+    ui::answer(manner, &Answer { kind: "rendered", files, refused });
     Ok(())
+}
+
+/// The file as it is answered; with a folder to write to, written.
+fn written(name: PathBuf, text: String, out: Option<&Path>) -> Result<File, Failure> {
+    let path = out.map(|folder| folder.join(&name));
+    if let Some(path) = &path {
+        std::fs::create_dir_all(path.parent().unwrap_or(path)).and_then(|()| std::fs::write(path, &text)).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(File { name: name.display().to_string(), path, text })
 }
 
 async fn manifests(session: &Session) -> Result<Vec<Rendered>, Failure> {

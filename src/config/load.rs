@@ -206,7 +206,7 @@ fn refuse(kind: Kind, wrong: &[String]) -> anyhow::Result<()> {
 }
 
 /// Settings that are fine each by itself and wrong together.
-fn contradictions(spec: &Spec, layers: &Layers) -> Vec<String> {
+pub(super) fn contradictions(spec: &Spec, layers: &Layers) -> Vec<String> {
     let mut wrong = Vec::new();
     let gpus = spec.instance.gpus.as_ref().map_or(0, |gpus| gpus.value);
     if gpus == 0 {

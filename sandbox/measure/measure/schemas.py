@@ -1,0 +1,56 @@
+"""JSON schemas of kinds, from the API server's own OpenAPI: one file a kind, whole in itself, for kubeconform."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .apiserver import ApiServer
+
+LOCATION = "{{ .Group }}/{{ .ResourceKind }}-{{ .ResourceAPIVersion }}.json"
+REF = "#/components/schemas/"
+
+
+def write(server: ApiServer, kinds: set[tuple[str, str]], folder: Path) -> None:
+    """`kinds`: apiVersion and kind."""
+    paths = server.get("/openapi/v3")["paths"]
+    for api_version in sorted({version for version, _ in kinds}):
+        document = server.get(paths["api/v1" if api_version == "v1" else f"apis/{api_version}"]["serverRelativeURL"])
+        schemas = document["components"]["schemas"]
+        group, _, version = api_version.rpartition("/")
+        for kind in (kind for one, kind in kinds if one == api_version):
+            wanted = {"group": group, "version": version, "kind": kind}
+            name = next(name for name, schema in schemas.items() if wanted in schema.get("x-kubernetes-group-version-kind", []))
+            needed: dict[str, Any] = {}
+            _gather(name, schemas, needed)
+            path = folder / (group or version) / f"{kind.lower()}-{version}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"$defs": needed, "$ref": f"#/$defs/{name}"}))
+
+
+def _gather(name: str, schemas: dict[str, Any], needed: dict[str, Any]) -> None:
+    if name in needed:
+        return
+    needed[name] = {}
+    needed[name] = _turned(schemas[name], schemas, needed)
+
+
+def _turned(node: Any, schemas: dict[str, Any], needed: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_turned(item, schemas, needed) for item in node]
+    if not isinstance(node, dict):
+        return node
+    found = {}
+    for key, value in node.items():
+        if key == "$ref":
+            name = value.removeprefix(REF)
+            _gather(name, schemas, needed)
+            found[key] = f"#/$defs/{name}"
+        elif key == "properties":
+            found[key] = {name: _turned(schema, schemas, needed) for name, schema in value.items()}
+        elif key != "description" and not key.startswith("x-kubernetes"):  # what validates nothing is only more to load
+            found[key] = _turned(value, schemas, needed)
+    if node.get("x-kubernetes-int-or-string"):
+        found["type"] = ["integer", "string"]
+    return found
