@@ -11,6 +11,8 @@ from typing import Any
 PLACES = {"core/v1": "io.k8s.api.core.v1", "autoscaling/v2": "io.k8s.api.autoscaling.v2", "meta/v1": "io.k8s.apimachinery.pkg.apis.meta.v1"}
 DOCUMENTS = ("api/v1", "apis/autoscaling/v2")
 INT_OR_STRING = {"x-kubernetes-int-or-string": True}
+# What upstream's generator writes for every amount.
+QUANTITY = {**INT_OR_STRING, "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"}
 KEPT = {"type", "format", "enum", "required", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"}
 # What the API server takes of an object's metadata inside another object: the rest is the server's own to set.
 EMBEDDED = {
@@ -21,7 +23,7 @@ EMBEDDED = {
     },
 }  # fmt: skip
 SPECIAL = {
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": INT_OR_STRING,
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": QUANTITY,
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": INT_OR_STRING,
     "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": EMBEDDED,
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import rules
-from .core_types import Core
+from .core_types import QUANTITY, Core
 
 TABLE = Path(__file__).with_name("fields.tsv")
 GROUP = "nvidia.com"
@@ -21,7 +21,7 @@ SIMPLE = {
     "string": {"type": "string"}, "boolean": {"type": "boolean"}, "integer": {"type": "integer"}, "number": {"type": "number"},
     "integer(int32)": {"type": "integer", "format": "int32"}, "integer(int64)": {"type": "integer", "format": "int64"},
     "string(date-time)": {"type": "string", "format": "date-time"}, "any": {"x-kubernetes-preserve-unknown-fields": True},
-    "int-or-string (Quantity)": {"x-kubernetes-int-or-string": True}, "object": {"type": "object"}, "object (free form)": OPEN,
+    "int-or-string (Quantity)": QUANTITY, "object": {"type": "object"}, "object (free form)": OPEN,
 }  # fmt: skip
 NUMBERS = {"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
 # Short names as upstream's; kinds without rows in the table have an open spec and status.
@@ -116,15 +116,17 @@ def _field(row: dict[str, str], core: Core) -> dict[str, Any]:
     else:
         found = _simple(kind, core)
     if row["enum"]:
-        found["enum"] = row["enum"].split(",")
+        found["enum"] = ["" if word == '""' else word for word in row["enum"].split(",")]
     if row["default"]:
         found["default"] = json.loads(row["default"])
     for limit in filter(None, row["limits"].split("; ")):
         name, _, value = limit.partition("=")
+        node = found["items"] if name.startswith("items.") else found
+        name = name.removeprefix("items.")
         if name in NUMBERS:
-            found[name] = json.loads(value)
+            node[name] = json.loads(value)
         elif name == "pattern":
-            found["pattern"] = value
+            node["pattern"] = value
         elif limit == "list=set":
             found["x-kubernetes-list-type"] = "set"
         elif key := re.fullmatch(r"list=map\((\w+)\)", limit):

@@ -1,7 +1,4 @@
-"""What the upstream CRDs refuse by CEL, as far as it is known (read 2026-11-30, 1.4 to 1.5-dev). The words are ours.
-
-Not here, for what they say was not read: the third rule of gpuMemoryService.
-"""
+"""What the upstream CRDs refuse by CEL (read 2026-11-30, 1.4 to 1.5-dev; `scripts/test-real-crds` compares). The words are ours."""
 
 from __future__ import annotations
 
@@ -49,9 +46,10 @@ COMPONENT = [
     Rule(("v1beta1",), "experimental.checkpoint", "!has(self.job) || !has(self.checkpointRef)", "job and checkpointRef exclude each other"),
     *(
         Rule((version,), path, rule, message)
-        for version, path, intra in (("v1alpha1", "gpuMemoryService", "intraPod"), ("v1beta1", "experimental.gpuMemoryService", "IntraPod"))
+        for version, path, intra, inter in (("v1alpha1", "gpuMemoryService", "intraPod", "interPod"), ("v1beta1", "experimental.gpuMemoryService", "IntraPod", "InterPod"))
         for rule, message in (
             (f"!has(self.extraClientContainers) || self.extraClientContainers.size() == 0 || self.mode == '{intra}'", f"extraClientContainers is only allowed when mode is {intra}"),
+            (f"!has(self.extraClientPods) || self.extraClientPods.size() == 0 || self.mode == '{inter}'", f"extraClientPods is only allowed when mode is {inter}"),
             ("!has(self.extraClientPods) || self.extraClientPods.size() == 0", "extraClientPods is not supported yet"),
         )
     ),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from platform_operator import crds
-from platform_operator.core_types import Core
+from platform_operator.core_types import QUANTITY, Core
 
 META, CORE = "io.k8s.apimachinery.pkg.apis.meta.v1", "io.k8s.api.core.v1"
 STRING = {"type": "string", "default": ""}
@@ -62,6 +62,9 @@ def test_fields_have_their_types_enums_and_limits(core: Core) -> None:
     assert "name" in components["items"]["required"]
     weight = dgd("v1alpha1", core)["experimental"]["properties"]["kvTransferPolicy"]["properties"]["preferredWeight"]
     assert weight == {"type": "number", "minimum": 0, "maximum": 1}
+    clients = dgd("v1alpha1", core)["services"]["additionalProperties"]["properties"]["gpuMemoryService"]["properties"]["extraClientContainers"]
+    assert clients["items"] == {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
+    assert crds.schema("DynamoGraphDeployment", "v1beta1", core)["properties"]["status"]["properties"]["rollingUpdate"]["properties"]["phase"]["enum"][-1] == ""
 
 
 def test_core_types_are_opened_to_the_bottom(core: Core) -> None:
@@ -70,7 +73,7 @@ def test_core_types_are_opened_to_the_bottom(core: Core) -> None:
     pod = template["properties"]["spec"]
     container = pod["properties"]["containers"]["items"]
     assert pod["required"] == ["containers"] and container["required"] == ["name"]
-    assert container["properties"]["limits"]["additionalProperties"] == {"x-kubernetes-int-or-string": True}
+    assert container["properties"]["limits"]["additionalProperties"] == QUANTITY
     assert container["properties"]["ports"]["items"]["properties"]["protocol"] == {"type": "string", "default": "TCP"}
     assert "description" not in str(template) and "patch-strategy" not in str(template)
 
