@@ -5,7 +5,7 @@ Opened like this, a typo deep in a pod template is refused by strict validation;
 
 from __future__ import annotations
 
-import copy
+import json
 from typing import Any
 
 PLACES = {"core/v1": "io.k8s.api.core.v1", "autoscaling/v2": "io.k8s.api.autoscaling.v2", "meta/v1": "io.k8s.apimachinery.pkg.apis.meta.v1"}
@@ -19,13 +19,30 @@ EMBEDDED = {
     "type": "object",
     "properties": {
         "name": {"type": "string"}, "namespace": {"type": "string"}, "finalizers": {"type": "array", "items": {"type": "string"}},
-        "labels": {"type": "object", "additionalProperties": {"type": "string"}}, "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "annotations": {"type": "object", "additionalProperties": {"type": "string", "maxLength": 262144}},
     },
 }  # fmt: skip
+# Its limits are in the words of Kubernetes' types and not in the server's OpenAPI.
+NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+CONDITION = {
+    "type": "object", "required": ["lastTransitionTime", "message", "reason", "status", "type"],
+    "properties": {
+        "type": {"type": "string", "maxLength": 316, "pattern": rf"^({NAME}(\.{NAME})*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"},
+        "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+        "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0},
+        "lastTransitionTime": {"type": "string", "format": "date-time"},
+        "reason": {"type": "string", "minLength": 1, "maxLength": 1024, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
+        "message": {"type": "string", "maxLength": 32768},
+    },
+}  # fmt: skip
+# Upstream's definitions are made from newer types than the cluster's, which have another field instead.
+GONE = {"io.k8s.api.core.v1.PodSpec": "workloadRef"}
 SPECIAL = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": QUANTITY,
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": INT_OR_STRING,
     "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": EMBEDDED,
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Condition": CONDITION,
 }
 
 
@@ -41,11 +58,13 @@ class Core:
     def open(self, name: str) -> dict[str, Any] | None:
         """`core/v1 PodSpec` → its whole schema, one's own to change; None for what is no core type."""
         group, _, kind = name.partition(" ")
-        return copy.deepcopy(self._named(f"{PLACES[group]}.{kind}")) if group in PLACES else None
+        # By way of text: a deep copy would keep one node for the same type in several places.
+        return json.loads(json.dumps(self._named(f"{PLACES[group]}.{kind}"))) if group in PLACES else None
 
     def _named(self, name: str) -> dict[str, Any]:
         if name not in self.opened:
             self.opened[name] = SPECIAL.get(name) or self._node(self.schemas[name])
+            self.opened[name].get("properties", {}).pop(GONE.get(name), None)
         return self.opened[name]
 
     def _node(self, node: dict[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,13 @@ COMPONENT = [
     Rule(BOTH, "", "!has(self.minAvailable) || !has(self.replicas) || self.replicas == 0 || self.minAvailable <= self.replicas", "minAvailable must not be greater than replicas"),
     Rule(BOTH, "", "!has(oldSelf.minAvailable) || (has(self.minAvailable) && self.minAvailable == oldSelf.minAvailable)", "minAvailable cannot be changed once it is set"),
     Rule(("v1beta1",), "", "!has(self.eppConfig) || (has(self.type) && self.type == 'epp')", "eppConfig is only allowed on a component of type epp"),
+    Rule(
+        ("v1beta1",), "podTemplate.metadata.annotations",
+        "!('nvidia.com/vllm-distributed-executor-backend' in self) || self['nvidia.com/vllm-distributed-executor-backend'].lowerAscii() in ['mp', 'ray']",
+        "nvidia.com/vllm-distributed-executor-backend has to be mp or ray",
+    ),
+    Rule(("v1beta1",), "podTemplate.spec.containers[]", "self.name == 'main' || (has(self.image) && self.image != '')", "every container but main needs an image"),
+    Rule(("v1beta1",), "podTemplate.spec.initContainers[]", "has(self.image) && self.image != ''", "an init container needs an image"),
     Rule(("v1beta1",), "eppConfig", "has(self.config) != has(self.configMapRef)", "exactly one of config and configMapRef is required"),
     Rule(
         ("v1alpha1",), "sharedMemory",
