@@ -77,7 +77,7 @@ def schema(kind: str, version: str, core: Core) -> dict[str, Any]:
         if name in ("*", "[]"):
             continue
         place.setdefault("properties", {})[name] = _field(row, core)
-        if row["required"] == "yes":
+        if row["required"] == "yes" and name not in place.get("required", []):  # a key of a list is already
             place.setdefault("required", []).append(name)
         if name == "mainContainer":  # needs no name, for it has one; and beside it the other containers of a pod are extra
             place["properties"][name]["required"].remove("name")

@@ -95,6 +95,7 @@ def test_every_node_of_a_schema_has_a_type_or_keeps_all(core: Core) -> None:
     def walk(node: dict[str, Any], path: str) -> None:
         assert "type" in node or "x-kubernetes-preserve-unknown-fields" in node or "x-kubernetes-int-or-string" in node, path
         assert not ("properties" in node and "additionalProperties" in node), path
+        assert len(set(node.get("required", []))) == len(node.get("required", [])), path
         for name, child in node.get("properties", {}).items():
             walk(child, f"{path}.{name}")
         for key in ("items", "additionalProperties"):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
-from .apiserver import ApiServer
+from .apiserver import PATIENCE, ApiServer
 
 LOCATION = "{{ .Group }}/{{ .ResourceKind }}-{{ .ResourceAPIVersion }}.json"
 REF = "#/components/schemas/"
@@ -14,9 +15,8 @@ REF = "#/components/schemas/"
 
 def write(server: ApiServer, kinds: set[tuple[str, str]], folder: Path) -> None:
     """`kinds`: apiVersion and kind."""
-    paths = server.get("/openapi/v3")["paths"]
     for api_version in sorted({version for version, _ in kinds}):
-        document = server.get(paths["api/v1" if api_version == "v1" else f"apis/{api_version}"]["serverRelativeURL"])
+        document = published(server, "api/v1" if api_version == "v1" else f"apis/{api_version}")
         schemas = document["components"]["schemas"]
         group, _, version = api_version.rpartition("/")
         for kind in (kind for one, kind in kinds if one == api_version):
@@ -27,6 +27,16 @@ def write(server: ApiServer, kinds: set[tuple[str, str]], folder: Path) -> None:
             path = folder / (group or version) / f"{kind.lower()}-{version}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({"$defs": needed, "$ref": f"#/$defs/{name}"}))
+
+
+def published(server: ApiServer, group: str) -> Any:
+    """The OpenAPI document of a group and version. A new definition's comes some time after it is served, and nothing tells when."""
+    end = time.monotonic() + PATIENCE
+    while group not in (paths := server.get("/openapi/v3")["paths"]):
+        if time.monotonic() > end:
+            raise SystemExit(f"the API server does not publish {group} after {PATIENCE} s")
+        time.sleep(0.2)
+    return server.get(paths[group]["serverRelativeURL"])
 
 
 def _gather(name: str, schemas: dict[str, Any], needed: dict[str, Any]) -> None:
