@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::{Access, Global, Session, Settings};
+use super::{Access, Global, Session, Settings, cores};
 use crate::engine::step::StepId;
 use crate::error::{Failure, Kind, fail};
 use crate::k8s;
@@ -76,16 +76,34 @@ fn looked_at(args: &Args, manner: Manner) -> Result<Answer, Failure> {
             one(&mut linter, "stdin", &text)?;
             continue;
         }
-        for file in files(path)? {
-            let name = file.display().to_string();
-            let mut text = std::fs::read_to_string(&file).with_context(|| format!("reading {name}"))?;
-            if args.fix {
-                text = fixed(&file, text, manner)?;
+        let files = files(path)?;
+        if args.fix {
+            for file in files {
+                let (name, text) = read(&file)?;
+                one(&mut linter, &name, &fixed(&file, text, manner)?)?;
             }
-            one(&mut linter, &name, &text)?;
+            continue;
+        }
+        for part in cores::spread(&files, |files| part(linter.another(), files)) {
+            linter.join(part?);
         }
     }
     Ok(linter.end())
+}
+
+/// What this linter makes of a part of the files.
+fn part(mut linter: Linter, files: &[PathBuf]) -> Result<Linter, Failure> {
+    for file in files {
+        let (name, text) = read(file)?;
+        one(&mut linter, &name, &text)?;
+    }
+    Ok(linter)
+}
+
+fn read(file: &Path) -> Result<(String, String), Failure> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {name}"))?;
+    Ok((name, text))
 }
 
 fn one(linter: &mut Linter, name: &str, text: &str) -> Result<(), Failure> {

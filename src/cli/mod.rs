@@ -9,6 +9,7 @@ mod cluster;
 mod completions;
 mod config;
 mod connect;
+mod cores;
 mod diff;
 mod explain;
 mod fit;

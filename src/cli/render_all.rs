@@ -1,6 +1,6 @@
 //! `nemo render --all`: the serving manifests of every model, precision, topology and form, without notes or account.
 
-use super::{Global, Settings, session};
+use super::{Global, Settings, cores, session};
 use crate::config::{self, Spec};
 use crate::error::Failure;
 use crate::render::{self, Facts, Rendered, Serving};
@@ -15,8 +15,9 @@ pub(super) type All = (Vec<(String, Vec<Rendered>)>, Vec<(String, String)>);
 
 pub(super) fn manifests(global: &Global, settings: &Settings) -> Result<All, Failure> {
     let config::Every { specs, refused } = config::every(&session::inputs(global, settings)?)?;
-    let rendered = specs.into_iter().map(|(name, spec)| Ok((name, one(&spec)?)));
-    Ok((rendered.collect::<anyhow::Result<_>>()?, refused))
+    let part = |part: &[(String, Spec)]| part.iter().map(|(name, spec)| Ok((name.clone(), one(spec)?))).collect::<anyhow::Result<Vec<_>>>();
+    let parts = cores::spread(&specs, part).into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    Ok((parts.into_iter().flatten().collect(), refused))
 }
 
 fn one(spec: &Spec) -> anyhow::Result<Vec<Rendered>> {
@@ -41,6 +42,6 @@ fn one(spec: &Spec) -> anyhow::Result<Vec<Rendered>> {
         dns_name: format!("{file_system}.fsx.{region}.amazonaws.com"),
         mount_name: "standin".to_owned(),
     })?;
-    files.extend(render::serving(&Serving::new(spec, facts))?);
+    files.extend(render::overlaid(&Serving::new(spec, facts), &spec.overlay)?);
     Ok(files)
 }

@@ -1,6 +1,7 @@
 //! Runs the rules over documents, one after the other, and over what they say together.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -13,7 +14,7 @@ use super::yaml::{self, BadYaml, Document};
 
 /// The lint at work. It keeps no document: of each only what has to be compared with others.
 pub struct Linter {
-    known: Known,
+    known: Arc<Known>,
     gathered: Gathered,
     findings: Vec<Finding>,
     files: usize,
@@ -58,7 +59,26 @@ pub struct Answer {
 
 impl Linter {
     pub fn new() -> anyhow::Result<Self> {
-        Ok(Self { known: Known::load()?, gathered: Gathered::default(), findings: Vec::new(), files: 0, documents: 0 })
+        Ok(Self::with(Arc::new(Known::load()?)))
+    }
+
+    fn with(known: Arc<Known>) -> Self {
+        Self { known, gathered: Gathered::default(), findings: Vec::new(), files: 0, documents: 0 }
+    }
+
+    /// One more that knows the same and has seen nothing, to look at a part of the files beside this one.
+    pub fn another(&self) -> Self {
+        Self::with(self.known.clone())
+    }
+
+    /// Takes over what another has seen, behind its own.
+    pub fn join(&mut self, other: Self) {
+        self.files += other.files;
+        self.documents += other.documents;
+        self.findings.extend(other.findings);
+        self.gathered.leases.extend(other.gathered.leases);
+        self.gathered.wanted_classes.extend(other.gathered.wanted_classes);
+        self.gathered.classes.extend(other.gathered.classes);
     }
 
     /// Looks at every document of a text.

@@ -20,4 +20,4 @@ pub use known::Known;
 pub use linter::{Answer, Linter};
 pub use rule::{Rule, all, rule};
 pub use sarif::sarif;
-pub use yaml::BadYaml;
+pub use yaml::{BadYaml, documents};

@@ -90,6 +90,11 @@ pub fn load(text: &str) -> Result<Vec<Document>, BadYaml> {
     Ok(documents)
 }
 
+/// The same as plain values.
+pub fn documents(text: &str) -> Result<Vec<Value>, BadYaml> {
+    Ok(load(text)?.into_iter().map(|document| document.value).collect())
+}
+
 impl Loader {
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), BadYaml> {
         match event {

@@ -1,5 +1,6 @@
 //! Templates to documents. An undefined value is an error, and every value enters the YAML as JSON: quoted where YAML would guess.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use crate::config::{Overlay, OverlayFile, nearest};
 use crate::error::{Kind, fail};
+use crate::lint;
 
 /// The templates of a folder by their file names; no two folders have one of the same name.
 macro_rules! templates {
@@ -92,7 +94,7 @@ fn ours(file: &str) -> anyhow::Result<&'static Environment<'static>> {
 
 /// Our templates, with a user's in the place of those of the same name.
 pub(super) struct Templates {
-    environment: Environment<'static>,
+    environment: Cow<'static, Environment<'static>>,
     /// Path of the user's file by its name.
     users: BTreeMap<String, String>,
 }
@@ -100,9 +102,11 @@ pub(super) struct Templates {
 impl Templates {
     /// A file that is called as none of ours would be left aside without a word: it is refused.
     pub(super) fn with(overlay: &Overlay) -> anyhow::Result<Self> {
-        let mut templates = Self { environment: ours("access.yaml")?.clone(), users: BTreeMap::new() };
-        // For the place of an error in the text.
-        templates.environment.set_debug(!overlay.templates.is_empty());
+        let mut templates = Self { environment: Cow::Borrowed(ours("access.yaml")?), users: BTreeMap::new() };
+        if !overlay.templates.is_empty() {
+            // For the place of an error in the text.
+            templates.environment.to_mut().set_debug(true);
+        }
         for OverlayFile { name, path, text } in &overlay.templates {
             if !SERVING.contains(&name.as_str()) {
                 let near: Vec<_> = nearest(name, SERVING).iter().map(|name| format!("; did you mean {name}?")).take(1).collect();
@@ -110,7 +114,7 @@ impl Templates {
                 return Err(wrong.hint(format!("templates are {}", SERVING.join(", "))).into());
             }
             templates.users.insert(name.clone(), path.clone());
-            let added = templates.environment.add_template_owned(name.clone(), text.clone());
+            let added = templates.environment.to_mut().add_template_owned(name.clone(), text.clone());
             added.map_err(|error| templates.wrong(name, &error))?;
         }
         Ok(templates)
@@ -207,8 +211,7 @@ fn indent(text: String, columns: usize) -> minijinja::Value {
 
 /// The documents of a YAML text; those that hold only comments are none.
 pub(super) fn documents(text: &str) -> anyhow::Result<Vec<Manifest>> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
-    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+    Ok(lint::documents(text)?)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The serving pods: Dynamo's frontend and vLLM workers, in the topology and the form that the settings ask for.
 
+use minijinja::value::Serde;
 use serde::Serialize;
 
 use super::component::{Argument, Because, Component, Variable, because, set};
@@ -197,21 +198,18 @@ pub fn overlaid(values: &Serving, gateway: Option<&Gateway>, overlay: &Overlay) 
 }
 
 fn files(templates: &Templates, values: &Serving) -> anyhow::Result<Vec<Rendered>> {
+    // Made into the templates' kind of values once, for all files.
+    let all = minijinja::Value::from(Serde(values));
     let template = match values.form {
         Form::Deployments => "worker.yaml",
         Form::Lws => "lws.yaml",
-        Form::DgdV1alpha1 => return Ok(vec![templates.render("dgd-v1alpha1.yaml", values)?]),
-        Form::DgdV1beta1 | Form::DgdGrove => return Ok(vec![templates.render("dgd.yaml", values)?]),
+        Form::DgdV1alpha1 => return Ok(vec![templates.render("dgd-v1alpha1.yaml", &all)?]),
+        Form::DgdV1beta1 | Form::DgdGrove => return Ok(vec![templates.render("dgd.yaml", &all)?]),
     };
-    let mut files = vec![templates.render("access.yaml", values)?, templates.render("frontend.yaml", values)?];
+    let mut files = vec![templates.render("access.yaml", &all)?, templates.render("frontend.yaml", &all)?];
     for component in &values.components {
-        #[derive(Serialize)]
-        struct Values<'a> {
-            #[serde(flatten)]
-            serving: &'a Serving,
-            component: &'a Component,
-        }
-        files.push(Rendered { file: file(component.role), ..templates.render(template, &Values { serving: values, component })? });
+        let one = minijinja::context! { component => Serde(component), ..all.clone() };
+        files.push(Rendered { file: file(component.role), ..templates.render(template, &one)? });
     }
     Ok(files)
 }
