@@ -1,6 +1,6 @@
 """Every command line that `nemo render --all` gives, put to the real parsers of Dynamo and vLLM. Called by `scripts/test-real-parsers`, in an environment that has both.
 
-Without a GPU vLLM knows no platform and refuses some flags for that alone: it is told that there is CUDA, which is what its parser is for.
+Without a GPU vLLM knows no platform, and its parser fails for that alone. It is told to take the CPU for one, as Dynamo's frontend does where it wants vLLM's parser.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def lines(value: Any) -> list[tuple[str, ...]]:
 
 def parsers() -> dict[str, Callable[[], Any]]:
     import vllm.platforms
-    from vllm.platforms.cuda import CudaPlatform
+    from vllm.platforms.cpu import CpuPlatform
 
     if not vllm.platforms.current_platform.device_type:
-        vllm.platforms.current_platform = CudaPlatform()
+        vllm.platforms.current_platform = CpuPlatform()
     from dynamo.frontend.main import parse_args as frontend
     from dynamo.vllm.args import parse_args as worker
 
