@@ -73,6 +73,23 @@ def put(server: ApiServer, documents: list[Any], upstream: set[tuple[str, str]])
     return taken, refused
 
 
+def one_of_each(documents: list[Any]) -> list[Any]:
+    return list({(document["apiVersion"], document["kind"]): document for document in documents}.values())
+
+
+def typo(document: Any) -> Any:
+    """The same with a field that no container has."""
+
+    def walk(node: Any) -> Any:
+        if isinstance(node, list):
+            return [walk(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        return {key: walk(value) for key, value in node.items()} | ({"imagePullPolice": "Always"} if "image" in node and "command" in node else {})
+
+    return walk(document)
+
+
 def served(crds: list[dict[str, Any]]) -> dict[tuple[str, str], Any]:
     """Schema by apiVersion and kind."""
     return {
@@ -123,6 +140,10 @@ def main() -> None:
             server.define(crd)
         upstream = served(crds)
         taken, refused = put(server, documents, set(upstream))
+        misspelt = [typo(document) for document in one_of_each(documents) if (document["apiVersion"], document["kind"]) in upstream]
+        unseen, _ = put(server, misspelt, set())
+        if unseen:
+            raise SystemExit(f"a misspelt field is not refused, so that what is taken says nothing: {dict(unseen)}")
     for what, count in sorted(taken.items()):
         print(f"real-crds: {count} {what}")
     ours = served(stand_in)
