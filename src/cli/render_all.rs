@@ -31,6 +31,7 @@ fn one(spec: &Spec) -> anyhow::Result<Vec<Rendered>> {
         weight_bytes: bytes,
         capacity_gib,
         efa: None,
+        controllers: spec.controllers(),
     };
     let file_system = "fs-00000000000000000";
     let mut files = render::storage(&render::Storage {
