@@ -3,7 +3,7 @@
 use super::{Global, Settings, cores, session};
 use crate::config::{self, Spec};
 use crate::error::Failure;
-use crate::render::{self, Facts, Rendered, Serving};
+use crate::render::{self, Facts, Gateway, Rendered, Serving};
 
 /// What only an account knows stands in, so that the manifests are whole: nobody takes them for something to apply.
 const ACCOUNT: &str = "000000000000";
@@ -43,6 +43,9 @@ fn one(spec: &Spec) -> anyhow::Result<Vec<Rendered>> {
         dns_name: format!("{file_system}.fsx.{region}.amazonaws.com"),
         mount_name: "standin".to_owned(),
     })?;
-    files.extend(render::overlaid(&Serving::new(spec, facts), &spec.overlay)?);
+    let image = facts.image.replace("/vllm-runtime@", "/gateway@");
+    let serving = Serving::new(spec, facts);
+    let gateway = spec.exposed().then(|| Gateway::new(spec, &serving, image));
+    files.extend(render::overlaid(&serving, gateway.as_ref(), &spec.overlay)?);
     Ok(files)
 }

@@ -4,8 +4,8 @@ mod catalogue;
 #[cfg(test)]
 mod catalogue_test;
 mod document;
-mod expose;
 mod every;
+mod expose;
 mod files;
 mod fit;
 mod layers;
@@ -26,8 +26,8 @@ mod unverified;
 
 pub use catalogue::{ChartSource, Compute, Figure, ImageSource, Instance, NodeLabel, PlatformSet, Quota, VersionCell};
 pub use document::{sample, schema};
-pub use expose::Expose;
 pub use every::{Every, every};
+pub use expose::Expose;
 pub use files::{fit_assumptions, instance, instance_names, model, model_names, published_gpus};
 pub use fit::{Assumptions, PublishedGpus, PublishedRow};
 pub use layers::{Layers, Origin, Setting};
