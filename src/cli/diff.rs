@@ -30,10 +30,13 @@ pub(super) struct Answer {
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Difference { object, change, diff, conflict } in &self.differences {
+        for Difference { object, change, diff, conflict, why } in &self.differences {
             f.write_str(diff)?;
             if let Some(conflict) = conflict {
                 writeln!(f, "# {object}: refused: {conflict}")?;
+            }
+            if let Some(why) = why {
+                writeln!(f, "# {object}: removed and made anew, since it cannot be changed to this: {why}")?;
             }
             if *change == Change::Remove {
                 writeln!(f, "# {object}: removed, since it is rendered no more")?;

@@ -108,7 +108,12 @@ async fn manifests(session: &Session) -> Result<Vec<Rendered>, Failure> {
 /// What the manifests need, from what the steps before have noted; with lost notes, from what their looks find. `more`: steps whose facts are needed, too.
 pub(super) async fn inputs(session: &Session, more: &[StepId]) -> Result<(Arc<Deps>, Arc<Facts>, Inputs), Failure> {
     let account = session.noted.as_ref().map(|state| state.account.clone()).unwrap_or_default();
-    let (deps, mut walk) = session.walk(session.pins()?.unwrap_or_default(), &account)?;
+    // Without notes what everything was made from is resolved anew, as far as that goes.
+    let pins = match session.pins()? {
+        Some(pins) => pins,
+        None => session.check().await?.1,
+    };
+    let (deps, mut walk) = session.walk(pins, &account)?;
     let needed: BTreeSet<StepId> = [StepId::Filesystem, StepId::Images, StepId::Storage, StepId::Weights].into_iter().chain(more.iter().copied()).collect();
     if needed.iter().any(|step| walk.facts.table(*step).is_none()) {
         walk.plan(&needed).await?;

@@ -140,11 +140,15 @@ async fn back(session: &mut Session, global: &Global, args: &Args) -> Result<Opt
         if !args.yes {
             ui::confirm(session.manner, "Go back to it?", &session.stop).await?;
         }
-        history::raise(&client, &session.spec, &target, wanted.as_deref().filter(|wanted| *wanted != target.digest)).await.map_err(anyhow::Error::new)?;
+        // What is left behind, for the next walk to know it again: the set that is there, or the one that was begun and never served.
+        let behind = if there { revisions.first().map(|newest| newest.digest.as_str()) } else { wanted.as_deref() };
+        history::raise(&client, &session.spec, &target, behind.filter(|behind| *behind != target.digest)).await.map_err(anyhow::Error::new)?;
     }
     let planned = plan.planned.clone();
     let exists = walk.run(plan).await?;
-    ui::say(session.manner, "the settings are as before: nemo up would apply them again, and says so; let them say what serves now");
+    if wanted.as_ref() != Some(&target.digest) {
+        ui::say(session.manner, "the settings are as before: nemo up would apply them again, and says so; let them say what serves now");
+    }
     Ok(Some(Summary::new(&walk, &planned, exists)))
 }
 

@@ -27,7 +27,7 @@ pub async fn refused(client: &Client, documents: &[Document]) -> Result<Vec<Refu
 }
 
 /// A webhook says no, or the API server does to a field that is to stay; not: somebody else owns a field, no permission, no answer.
-fn about_the_change(error: &ServiceError) -> bool {
+pub(super) fn about_the_change(error: &ServiceError) -> bool {
     error.message.contains("denied the request") || (error.status == Some(422) && error.message.contains("immutable"))
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use similar::TextDiff;
 
 use super::apply::{Document, Found, KindOf, patched};
+use super::change::about_the_change;
 use super::error::Answer;
 use super::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY};
 use crate::error::ServiceError;
@@ -21,6 +22,8 @@ const CONTEXT: usize = 3;
 pub enum Change {
     Create,
     Update,
+    /// It cannot become what is wanted: it is removed and made anew.
+    Recreate,
     /// It is rendered no more.
     Remove,
 }
@@ -36,6 +39,9 @@ pub struct Difference {
     /// Why it would be refused: somebody else owns it, or fields of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conflict: Option<String>,
+    /// Why it is made anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// What applying the documents and removing what is stale would change, in the order in which it would be done. Nothing is stored.
@@ -64,6 +70,12 @@ async fn applied(client: &Client, document: &Document) -> Result<Option<Differen
             conflict = conflict.or(Some(error.message));
             patched(client, document, true, true).await?
         }
+        Err(error) if about_the_change(&error) => {
+            let mut would = patched(client, &document.elsewhere(), true, false).await?;
+            would.metadata.name = document.object().metadata.name.clone();
+            let changed = difference(&document.title(), there.as_ref(), Some(&would), conflict);
+            return Ok(Some(Difference { change: Change::Recreate, why: Some(error.message), ..changed }));
+        }
         would => would?,
     };
     let difference = difference(&document.title(), there.as_ref(), Some(&would), conflict);
@@ -82,7 +94,7 @@ fn difference(object: &str, there: Option<&DynamicObject>, would: Option<&Dynami
     };
     let diff = TextDiff::from_lines(&before, &after);
     let diff = diff.unified_diff().context_radius(CONTEXT).header(&format!("{object} (live)"), &format!("{object} (rendered)")).to_string();
-    Difference { object: object.to_owned(), change, diff, conflict }
+    Difference { object: object.to_owned(), change, diff, conflict, why: None }
 }
 
 /// Without what the API server keeps for itself and what controllers say.
@@ -119,7 +131,11 @@ fn hide(old: Option<&mut Value>, new: Option<&mut Value>) {
 
 #[cfg(test)]
 mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+
     use super::*;
+    use crate::k8s::Owner;
 
     fn object(value: Value) -> DynamicObject {
         serde_json::from_value(value).unwrap()
@@ -139,6 +155,28 @@ mod tests {
         let (made, gone) = (difference("a", None, Some(&service(1, "1")), None), difference("a", Some(&service(1, "1")), None, None));
         assert_eq!((made.change, gone.change), (Change::Create, Change::Remove));
         assert!(made.diff.contains("+kind: Service") && gone.diff.contains("-kind: Service"), "{}{}", made.diff, gone.diff);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_changed_is_shown_as_it_would_be_made_anew() {
+        let graph = |name: &str, backend: &str| json!({"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeployment", "metadata": {"name": name, "namespace": "n"}, "spec": {"backendFramework": backend}});
+        let document = Document::new(graph("nemo", "vllm"), Owner { deployment: "nemo", step: "serve" }).unwrap();
+        let mut there = graph("nemo", "sglang");
+        there["metadata"]["labels"] = json!(document.object().metadata.labels);
+        let denied = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "admission webhook denied the request: spec.backendFramework is immutable"});
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (code, body) = match (request.method().as_str(), request.uri().path().ends_with("/nemo")) {
+                ("GET", _) => (200, there.clone()),
+                (_, true) => (403, denied.clone()),
+                _ => (200, graph("nemx", "vllm")),
+            };
+            async move { Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap()) }
+        });
+        let found = diff(&Client::new(service, "default"), &[document], &[], &[]).await.unwrap();
+        let [one] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((one.change, one.object.as_str()), (Change::Recreate, "DynamoGraphDeployment n/nemo"));
+        assert!(one.why.as_ref().is_some_and(|why| why.contains("denied the request")) && one.conflict.is_none(), "{one:?}");
+        assert!(one.diff.contains("-  backendFramework: sglang\n+  backendFramework: vllm\n") && !one.diff.contains("nemx"), "{}", one.diff);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use kube::{Client, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::config::Spec;
+use crate::config::{Form, Spec};
 use crate::engine::clock;
 use crate::engine::step::{Digest, StepId};
 use crate::error::ServiceError;
@@ -115,13 +115,16 @@ pub(super) async fn newest(client: &Client, spec: &Spec) -> Result<Option<Newest
 }
 
 /// Keeps what serves now as the newest revision; one that is the newest already stays as it is. The oldest ones go.
-pub(super) async fn keep(client: &Client, spec: &Spec, rendered: &[Rendered]) -> Result<(), ServiceError> {
+pub(super) async fn keep(client: &Client, spec: &Spec, form: Form, rendered: &[Rendered]) -> Result<(), ServiceError> {
     let (digest, newest) = (digest(rendered), newest(client, spec).await?);
     if newest.as_ref().is_some_and(|newest| newest.digest == digest) {
         return Ok(());
     }
     let manifests = rendered.iter().flat_map(|file| file.manifests.clone()).collect();
-    let content = serde_json::to_vec(&Content { settings: spec.settings.clone(), manifests }).unwrap_or_default();
+    // What `auto` came to: another day the cluster may have something else.
+    let mut settings = spec.settings.clone();
+    settings.insert("serve.form".into(), form.name().into());
+    let content = serde_json::to_vec(&Content { settings, manifests }).unwrap_or_default();
     // The same set may be kept under an older number: its content stays, whatever settings say the same now.
     let known = list(client, spec).await?.into_iter().find(|revision| revision.digest == digest);
     let (content, served) = known.map_or_else(|| (STANDARD.encode(content), clock::now().to_string()), |known| (known.content, known.served));

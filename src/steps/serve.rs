@@ -385,7 +385,7 @@ impl Step for Serve {
         let mut facts = facts(&serving);
         cx.until("the frontend to list the model", wait, || steady(lists_model(&client, &facts))).await?;
         facts.exposed.extend(self.gateway().ready(cx, &client, way_in).await?);
-        history::keep(&client, &self.deps.spec, &rendered).await?;
+        history::keep(&client, &self.deps.spec, serving.form, &rendered).await?;
         table_of(&facts)
     }
 

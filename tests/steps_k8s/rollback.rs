@@ -41,6 +41,7 @@ async fn back_and_forth_and_what_up_says_then() {
     let deployment = twice().await;
     let revisions = deployment.revisions().await;
     assert_eq!(numbers(&revisions), [2, 1]);
+    assert_eq!(revisions[0].settings["serve.form"], "deployments", "what auto came to");
     assert!(is_there(&deployment, &revisions[0]).await && !is_there(&deployment, &revisions[1]).await);
     let target = history::previous(&revisions, true).unwrap();
     let secret = format!("/api/v1/namespaces/nemo/secrets/serve-{}", target.digest);

@@ -80,7 +80,8 @@ class World:
     @staticmethod
     def _ours(row: dict[str, Any]) -> bool:
         review = row.get("objectRef", {}).get("resource", "").endswith("reviews")
-        return row["user"]["username"].startswith("arn:aws:") and not review
+        # A dry run stores nothing.
+        return row["user"]["username"].startswith("arn:aws:") and not review and "dryRun=All" not in row["requestURI"]
 
     def _size(self, journal: str) -> int:
         path = self.run_folder / journal
