@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Access, Global, Session, Settings};
 use crate::config::Spec;
 use crate::engine::step::StepId;
-use crate::error::{Failure, Kind};
+use crate::error::Failure;
 use crate::steps::platform::{PartStanding, standing};
 use crate::ui;
 
@@ -68,9 +68,6 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
 async fn look(session: &Session) -> Result<Vec<PartStanding>, Failure> {
     let (deps, mut walk) = session.noted_walk().await?;
     walk.plan(&[StepId::Cluster, StepId::Images].into()).await?;
-    if walk.facts.table(StepId::Cluster).is_none() {
-        return Err(Failure::new(Kind::Usage, "there is no cluster yet, and so no platform").hint("nemo up --to platform"));
-    }
     Ok(standing(&deps, &walk.facts).await?)
 }
 
@@ -80,7 +77,6 @@ fn versions(spec: &Spec) -> Vec<(String, String)> {
         ("Kubernetes", Some(&set.kubernetes)),
         ("Dynamo", Some(&set.dynamo)),
         ("vLLM", Some(&set.vllm)),
-        ("LeaderWorkerSet", Some(&set.lws)),
         ("EFA installer", set.efa_installer.as_ref()),
         ("Grove", set.grove.as_ref()),
         ("KAI", set.kai_scheduler.as_ref()),

@@ -108,8 +108,7 @@ pub struct PlatformSet {
     pub dynamo: VersionCell,
     pub vllm: VersionCell,
     pub aiperf: VersionCell,
-    pub lws: VersionCell,
-    /// In the serving image; `None`: not known for this set.
+    /// In the serving image or beside it, and not installed by nemo; `None`: not known for this set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub efa_installer: Option<VersionCell>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

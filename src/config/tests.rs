@@ -50,6 +50,17 @@ fn without_anything_the_defaults_hold() {
 }
 
 #[test]
+fn what_is_no_settings_file_is_refused_and_not_waited_for() {
+    let large = format!("name = \"x\"\n# {}", "x".repeat(1_000_000));
+    assert!(refused(Some(&large), &[], &[]).starts_with("nemo.toml: larger than 1000 kB"));
+    let (folder, inputs) = inputs(None, &[], &[]);
+    // A pipe that nobody writes to: opening it would not end.
+    assert!(std::process::Command::new("mkfifo").arg(folder.path().join("nemo.toml")).status().unwrap().success());
+    let failure = Failure::from(load(&inputs).unwrap_err());
+    assert!(failure.kind == Kind::LocalIo && failure.message.starts_with("reading nemo.toml: a pipe, not a file"), "{failure}");
+}
+
+#[test]
 fn each_layer_goes_over_the_one_before_and_says_so() {
     let file = "region = \"eu-west-1\"\n[gpu]\nnodes = 2\ndisk_gib = 600\n[bench]\nisl = 100\nosl = 50\n";
     let (spec, layers) =

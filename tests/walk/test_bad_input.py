@@ -149,6 +149,22 @@ def test_no_price_asks_for_one_and_takes_it(world: World) -> None:
     assert verdicts(world, 0, "--price", "50")["price"]["verdict"] == "warn"  # of the others none is known
 
 
+def test_wrong_usage_is_told_in_json_where_json_was_asked_for(world: World) -> None:
+    done = world.exec(BIN, "up", "--output", "json", "--nope")
+    assert done.returncode == 2, done.stdout + done.stderr
+    failure = json.loads(done.stdout.splitlines()[-1])["failure"]
+    assert failure["exit_code"] == 2 and "--nope" in failure["message"], failure
+
+
+def test_what_has_to_come_first_is_all_that_is_said(world: World) -> None:
+    said = refused(world, 2, "weights", "download", "--yes")
+    assert said.splitlines() == ["error: weights: needs storage, which is not there", "next: nemo up --to storage"], said
+
+
+def test_no_cluster_is_told_with_the_step_that_makes_it(world: World) -> None:
+    assert "next: nemo up --to cluster" in refused(world, 2, "platform", "status")
+
+
 def test_config_show_tells_where_each_value_is_from(world: World) -> None:
     (world.folder / "nemo.toml").write_text("[gpu]\nnodes = 2\n")
     shown = json.loads(world.ok("config", "show", "--set", "bench.isl=64", "--output", "json", NEMO_BENCH_OSL="32").stdout)

@@ -47,7 +47,7 @@ impl World {
             tokenizer: self.at("weights"),
             shared: self.folder.path().to_owned(),
             load: Load { concurrency: 8, requests: 48, warmup: 4, isl: 200, osl: 48, seed: 42 },
-            limits: Limits { stall_s: 2, model_s: 1, stop_s: 5, attempts: 2, ..Limits::default() },
+            limits: Limits { stall_s: 2, model_s: 1, stop_s: 1, attempts: 2, ..Limits::default() },
             gpu_telemetry: vec![],
             served: Served { digest: "d".into(), ..Served::default() },
         }
@@ -106,7 +106,7 @@ async fn a_run_without_new_records_is_ended_with_all_its_children() {
     );
     let began = Instant::now();
     let result = world.run(CancellationToken::new()).await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(60), "it did not wait for the children, who sleep 300 s");
+    assert!(began.elapsed() < Duration::from_secs(20));
     assert_eq!(result.attempts.iter().map(|attempt| attempt.end.as_str()).collect::<Vec<_>>(), ["stopped after 2 s without a new record"; 2]);
     assert!(result.numbers().is_none() && result.attempts[1].objections()[0].contains("profile_export_aiperf.json is not there"));
     assert!(!alive(&world.at("child")) && !alive(&world.at("main")));
