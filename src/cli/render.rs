@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{Access, Global, Session, Settings, render_all};
 use crate::engine::step::{Facts, StepId};
 use crate::error::Failure;
-use crate::render::Rendered;
+use crate::render::Text;
 use crate::steps::serve::{Inputs, Serve};
 use crate::steps::{Deps, storage};
 use crate::ui;
@@ -75,7 +75,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     };
     let mut files = Vec::new();
     for (folder, set) in rendered {
-        for Rendered { file, text, .. } in set {
+        for Text { file, text, .. } in set {
             files.push(written(Path::new(&folder).join(file), text, args.out.as_deref())?);
         }
     }
@@ -98,11 +98,11 @@ fn written(name: PathBuf, text: String, out: Option<&Path>) -> Result<File, Fail
     Ok(File { name: name.display().to_string(), path, text })
 }
 
-async fn manifests(session: &Session) -> Result<Vec<Rendered>, Failure> {
+async fn manifests(session: &Session) -> Result<Vec<Text>, Failure> {
     let (deps, _, inputs) = inputs(session, &[]).await?;
     let mut files = storage::rendered(&inputs.storage, &inputs.filesystem)?;
     files.extend(Serve::new(deps).rendered(&inputs)?.1);
-    Ok(files)
+    Ok(files.into_iter().map(Text::from).collect())
 }
 
 /// What the manifests need, from what the steps before have noted; with lost notes, from what their looks find. `more`: steps whose facts are needed, too.

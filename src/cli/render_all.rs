@@ -3,15 +3,10 @@
 use super::{Global, Settings, cores, session};
 use crate::config::{self, Spec};
 use crate::error::Failure;
-use crate::render::{self, Facts, Gateway, Rendered, Serving};
-
-/// What only an account knows stands in, so that the manifests are whole: nobody takes them for something to apply.
-const ACCOUNT: &str = "000000000000";
-const REVISION: &str = "0000000000000000000000000000000000000000";
-const CLAIM: &str = "shared";
+use crate::render::{self, Facts, Gateway, Serving, Text};
 
 /// The manifests by the name of their folder, and what cannot be with the reason.
-pub(super) type All = (Vec<(String, Vec<Rendered>)>, Vec<(String, String)>);
+pub(super) type All = (Vec<(String, Vec<Text>)>, Vec<(String, String)>);
 
 pub(super) fn manifests(global: &Global, settings: &Settings) -> Result<All, Failure> {
     let config::Every { specs, refused } = config::every(&session::inputs(global, settings)?)?;
@@ -20,32 +15,21 @@ pub(super) fn manifests(global: &Global, settings: &Settings) -> Result<All, Fai
     Ok((parts.into_iter().flatten().collect(), refused))
 }
 
-fn one(spec: &Spec) -> anyhow::Result<Vec<Rendered>> {
-    let bytes = u64::from(spec.precision.weights_gb.value) * 1_000_000_000;
-    let capacity_gib = config::capacity_gib(spec.storage.capacity_gib, bytes).map_err(anyhow::Error::msg)?;
-    let region = if spec.region.is_empty() { "us-east-2" } else { &spec.region };
-    let facts = Facts {
-        image: format!("{ACCOUNT}.dkr.ecr.{region}.amazonaws.com/{}/vllm-runtime@sha256:{:064}", spec.name, 0),
-        claim: CLAIM.to_owned(),
-        model_path: format!("models/{}/{REVISION}", spec.precision.repository),
-        weight_bytes: bytes,
-        capacity_gib,
-        efa: None,
-        controllers: spec.controllers(),
-    };
+fn one(spec: &Spec) -> anyhow::Result<Vec<Text>> {
+    let facts = Facts::stand_in(spec)?;
     let file_system = "fs-00000000000000000";
-    let mut files = render::storage(&render::Storage {
+    let mut files = vec![render::storage_text(&render::Storage {
         namespace: spec.serve.namespace.clone(),
-        volume: format!("{}-{CLAIM}", spec.name),
-        claim: CLAIM.to_owned(),
-        capacity_gib,
+        volume: format!("{}-{}", spec.name, facts.claim),
+        claim: facts.claim.clone(),
+        capacity_gib: facts.capacity_gib,
         file_system_id: file_system.to_owned(),
-        dns_name: format!("{file_system}.fsx.{region}.amazonaws.com"),
+        dns_name: format!("{file_system}.fsx.us-east-2.amazonaws.com"),
         mount_name: "standin".to_owned(),
-    })?;
+    })?];
     let image = facts.image.replace("/vllm-runtime@", "/gateway@");
     let serving = Serving::new(spec, facts);
     let gateway = spec.exposed().then(|| Gateway::new(spec, &serving, image));
-    files.extend(render::overlaid(&serving, gateway.as_ref(), &spec.overlay)?);
+    files.extend(render::texts(&serving, gateway.as_ref(), &spec.overlay)?);
     Ok(files)
 }

@@ -21,11 +21,10 @@ macro_rules! templates {
 }
 
 const CLOUDFORMATION: &[(&str, &str)] = templates!["cloudformation": "gpu-nodes.yaml", "nat.yaml", "network.yaml", "roles.yaml"];
-const KUBERNETES: &[(&str, &str)] = templates![
+/// Those that the serving manifests are made from: what users may put in the place of ours.
+const SERVING: &[(&str, &str)] = templates![
     "kubernetes":
     "access.yaml",
-    "bench.yaml",
-    "chart.yaml",
     "dgd-v1alpha1.yaml",
     "dgd.yaml",
     "frontend.yaml",
@@ -33,36 +32,27 @@ const KUBERNETES: &[(&str, &str)] = templates![
     "frontend-pod.yaml",
     "gateway.conf",
     "gateway.yaml",
-    "installer.yaml",
     "lws.yaml",
+    "worker.yaml",
+    "worker-container.yaml",
+    "worker-pod.yaml"
+];
+/// Those of the other steps.
+const STEPS: &[(&str, &str)] = templates![
+    "kubernetes":
+    "bench.yaml",
+    "chart.yaml",
+    "installer.yaml",
     "namespaces.yaml",
     "storage.yaml",
     "values-aws-efa-k8s-device-plugin.yaml",
     "values-dynamo-platform.yaml",
     "values-lws.yaml",
     "values-nvidia-device-plugin.yaml",
-    "worker.yaml",
-    "worker-container.yaml",
-    "worker-pod.yaml",
     "weights.yaml"
 ];
 /// What to do about a template.
 const CORRECT: &str = "correct it; templates/kubernetes/ has the template that it takes the place of, and nemo render shows what comes out";
-/// Those that the serving manifests are made from: what users may put in the place of ours.
-const SERVING: &[&str] = &[
-    "access.yaml",
-    "dgd-v1alpha1.yaml",
-    "dgd.yaml",
-    "frontend.yaml",
-    "frontend-container.yaml",
-    "frontend-pod.yaml",
-    "gateway.conf",
-    "gateway.yaml",
-    "lws.yaml",
-    "worker.yaml",
-    "worker-container.yaml",
-    "worker-pod.yaml",
-];
 /// All templates, parsed once: a set of manifests renders some of them many times.
 static ENVIRONMENT: LazyLock<Result<Environment<'static>, minijinja::Error>> = LazyLock::new(environment);
 
@@ -80,12 +70,51 @@ pub struct Rendered {
     pub overlays: Vec<String>,
 }
 
+/// A rendered file as text: whoever only writes it out has no use for its documents, and parsing them takes longer than rendering.
+#[derive(Debug, Clone)]
+pub struct Text {
+    /// `worker.yaml`
+    pub file: &'static str,
+    pub text: String,
+    /// As in [`Rendered`].
+    pub(super) overlays: Vec<String>,
+}
+
+impl Text {
+    /// With every document of it.
+    pub(super) fn parsed(self) -> anyhow::Result<Rendered> {
+        let Self { file, text, overlays } = self;
+        let manifests = if overlays.is_empty() {
+            documents(&text).with_context(|| fail(Kind::Bug, format!("what the template {file} gives is no YAML")))?
+        } else {
+            let no_yaml = |error: serde_saphyr::Error| {
+                let line = error.location().map_or(0, |at| usize::try_from(at.line()).unwrap_or(0));
+                let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default().trim();
+                let words = error.without_snippet().to_string();
+                fail(Kind::Config, format!("{}: it renders to what is no YAML, in line {line} of {file}: {shown}: {words}", overlays.join(", "))).hint(CORRECT)
+            };
+            serde_saphyr::from_multiple::<Value>(&text).map_err(no_yaml)?.into_iter().filter(|document| !document.is_null()).collect()
+        };
+        Ok(Rendered { file, text, manifests, overlays })
+    }
+}
+
+impl From<Rendered> for Text {
+    fn from(Rendered { file, text, overlays, .. }: Rendered) -> Self {
+        Self { file, text, overlays }
+    }
+}
+
 /// Renders a template of ours and parses every document of it.
 pub fn render(file: &'static str, values: &impl Serialize) -> anyhow::Result<Rendered> {
+    text(file, values)?.parsed()
+}
+
+/// Renders a template of ours.
+pub(super) fn text(file: &'static str, values: &impl Serialize) -> anyhow::Result<Text> {
     let wrong = || fail(Kind::Bug, format!("the template {file} does not render"));
     let text = ours(file)?.get_template(file).and_then(|template| template.render(Serde(values))).with_context(wrong)?;
-    let manifests = documents(&text).with_context(|| fail(Kind::Bug, format!("what the template {file} gives is no YAML")))?;
-    Ok(Rendered { file, text, manifests, overlays: Vec::new() })
+    Ok(Text { file, text, overlays: Vec::new() })
 }
 
 fn ours(file: &str) -> anyhow::Result<&'static Environment<'static>> {
@@ -108,10 +137,11 @@ impl Templates {
             templates.environment.to_mut().set_debug(true);
         }
         for OverlayFile { name, path, text } in &overlay.templates {
-            if !SERVING.contains(&name.as_str()) {
-                let near: Vec<_> = nearest(name, SERVING).iter().map(|name| format!("; did you mean {name}?")).take(1).collect();
+            let known: Vec<_> = SERVING.iter().map(|(name, _)| *name).collect();
+            if !known.contains(&name.as_str()) {
+                let near: Vec<_> = nearest(name, &known).iter().map(|name| format!("; did you mean {name}?")).take(1).collect();
                 let wrong = fail(Kind::Config, format!("{path}: the serving manifests have no template of that name{}", near.concat()));
-                return Err(wrong.hint(format!("templates are {}", SERVING.join(", "))).into());
+                return Err(wrong.hint(format!("templates are {}", known.join(", "))).into());
             }
             templates.users.insert(name.clone(), path.clone());
             let added = templates.environment.to_mut().add_template_owned(name.clone(), text.clone());
@@ -120,22 +150,14 @@ impl Templates {
         Ok(templates)
     }
 
-    /// As [`render`]; what is wrong with a user's template is told as the user's.
-    pub(super) fn render(&self, file: &'static str, values: &impl Serialize) -> anyhow::Result<Rendered> {
+    /// As [`text`]; what is wrong with a user's template is told as the user's.
+    pub(super) fn render(&self, file: &'static str, values: &impl Serialize) -> anyhow::Result<Text> {
         let overlays = self.reached(file);
         if overlays.is_empty() {
-            return render(file, values);
+            return text(file, values);
         }
         let rendered = self.environment.get_template(file).and_then(|template| template.render(Serde(values)));
-        let text = rendered.map_err(|error| self.wrong(file, &error))?;
-        let no_yaml = |error: serde_saphyr::Error| {
-            let line = error.location().map_or(0, |at| usize::try_from(at.line()).unwrap_or(0));
-            let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default().trim();
-            let words = error.without_snippet().to_string();
-            fail(Kind::Config, format!("{}: it renders to what is no YAML, in line {line} of {file}: {shown}: {words}", overlays.join(", "))).hint(CORRECT)
-        };
-        let manifests = serde_saphyr::from_multiple::<Value>(&text).map_err(no_yaml)?.into_iter().filter(|document| !document.is_null()).collect();
-        Ok(Rendered { file, manifests, overlays, text })
+        Ok(Text { file, text: rendered.map_err(|error| self.wrong(file, &error))?, overlays })
     }
 
     /// A template as text, for what is no YAML, and the users' files that went into it.
@@ -189,7 +211,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Json);
     environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
-    for (name, source) in KUBERNETES.iter().chain(CLOUDFORMATION) {
+    for (name, source) in SERVING.iter().chain(STEPS).chain(CLOUDFORMATION) {
         environment.add_template(name, source)?;
     }
     Ok(environment)

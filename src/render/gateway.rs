@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::environment::{Rendered, Templates};
+use super::environment::{Rendered, Templates, Text};
 use super::serving::Serving;
 use crate::config::{Expose, Overlay, Spec};
 
@@ -47,7 +47,7 @@ impl Gateway {
         }
     }
 
-    pub(super) fn rendered(&self, templates: &Templates) -> anyhow::Result<Rendered> {
+    pub(super) fn text(&self, templates: &Templates) -> anyhow::Result<Text> {
         #[derive(Serialize)]
         struct Values<'a> {
             #[serde(flatten)]
@@ -57,15 +57,15 @@ impl Gateway {
         }
         let (config, users) = templates.text("gateway.conf", self)?;
         let config_digest = Sha256::digest(&config).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        let mut rendered = templates.render("gateway.yaml", &Values { gateway: self, config: &config, config_digest })?;
-        rendered.overlays.extend(users);
-        Ok(rendered)
+        let mut text = templates.render("gateway.yaml", &Values { gateway: self, config: &config, config_digest })?;
+        text.overlays.extend(users);
+        Ok(text)
     }
 }
 
 /// Configuration, Service, Deployment and disruption budget; the Secrets are no part of it.
 pub fn gateway(values: &Gateway) -> anyhow::Result<Rendered> {
-    values.rendered(&Templates::with(&Overlay::default())?)
+    values.text(&Templates::with(&Overlay::default())?)?.parsed()
 }
 
 /// The line of nginx's map that knows a key: exactly this text after `Bearer`, and no other case of it. The key has no character that could end the quotes.

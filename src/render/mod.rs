@@ -1,4 +1,4 @@
-//! Settings and facts become manifests: pure, in a fixed order, each parsed before anybody uses it.
+//! Settings and facts become manifests: pure, in a fixed order, each parsed before it goes to a cluster.
 
 mod bench;
 mod charts;
@@ -16,8 +16,8 @@ mod weights;
 pub use bench::{Bench, SHARED, bench};
 pub use charts::{ChartValues, HelmJob, Installer, chart_values, helm_job, installer, namespaces};
 pub use component::{Argument, Because, Component, Rank, Template, Value, Variable};
-pub use environment::{Manifest, Rendered, render};
+pub use environment::{Manifest, Rendered, Text, render};
 pub use gateway::{GATEWAY, Gateway, KEY_SECRET, TLS_SECRET, gateway, key_map};
-pub use serving::{Facts, Serving, name_of, overlaid, serving};
-pub use storage::{Storage, storage};
+pub use serving::{Facts, Serving, name_of, overlaid, serving, texts};
+pub use storage::{Storage, storage, storage_text};
 pub use weights::{Weights, weights};

@@ -5,11 +5,11 @@ use serde::Serialize;
 
 use super::component::{Argument, Because, Component, Variable, because, set};
 use super::engine;
-use super::environment::{Rendered, Templates};
+use super::environment::{Rendered, Templates, Text};
 use super::gateway::Gateway;
 use super::patch;
 use super::variables;
-use crate::config::{Controllers, Form, NodeLabel, Overlay, Part, Role, Spec, Topology};
+use crate::config::{self, Controllers, Form, NodeLabel, Overlay, Part, Role, Spec, Topology};
 
 /// Seconds from the last byte read until the engine takes requests: profiling, compilation, CUDA graphs. Assumed; kernels that are
 /// compiled for the first time took minutes on the reference's clusters.
@@ -34,6 +34,22 @@ pub struct Facts {
     pub efa: Option<u32>,
     /// What makes pods of our objects there.
     pub controllers: Controllers,
+}
+
+impl Facts {
+    /// What only an account knows stood in for, so that manifests come out whole: nobody takes them for something to apply.
+    pub fn stand_in(spec: &Spec) -> anyhow::Result<Self> {
+        let weight_bytes = u64::from(spec.precision.weights_gb.value) * 1_000_000_000;
+        Ok(Self {
+            image: format!("000000000000.dkr.ecr.us-east-2.amazonaws.com/{}/vllm-runtime@sha256:{:064}", spec.name, 0),
+            claim: "shared".to_owned(),
+            model_path: format!("models/{}/{:040}", spec.precision.repository, 0),
+            weight_bytes,
+            capacity_gib: config::capacity_gib(spec.storage.capacity_gib, weight_bytes).map_err(anyhow::Error::msg)?,
+            efa: None,
+            controllers: spec.controllers(),
+        })
+    }
 }
 
 /// What the serving manifests are made from.
@@ -186,18 +202,28 @@ pub fn serving(values: &Serving) -> anyhow::Result<Vec<Rendered>> {
 
 /// The same, with the gateway if there is one, and with what users lay over it: templates in the place of ours, then patches over what comes out.
 pub fn overlaid(values: &Serving, gateway: Option<&Gateway>, overlay: &Overlay) -> anyhow::Result<Vec<Rendered>> {
-    let templates = Templates::with(overlay)?;
-    let mut files = files(&templates, values)?;
-    if let Some(gateway) = gateway {
-        files.push(gateway.rendered(&templates)?);
-    }
+    let mut files = files(values, gateway, overlay)?.into_iter().map(Text::parsed).collect::<anyhow::Result<Vec<_>>>()?;
     if let Some(patches) = &overlay.patches {
         patch::apply(patches, &mut files)?;
     }
     Ok(files)
 }
 
-fn files(templates: &Templates, values: &Serving) -> anyhow::Result<Vec<Rendered>> {
+/// The same as text; parsed on the way only where a user has a part in it.
+pub fn texts(values: &Serving, gateway: Option<&Gateway>, overlay: &Overlay) -> anyhow::Result<Vec<Text>> {
+    if overlay.is_empty() { files(values, gateway, overlay) } else { Ok(overlaid(values, gateway, overlay)?.into_iter().map(Text::from).collect()) }
+}
+
+fn files(values: &Serving, gateway: Option<&Gateway>, overlay: &Overlay) -> anyhow::Result<Vec<Text>> {
+    let templates = Templates::with(overlay)?;
+    let mut files = workloads(&templates, values)?;
+    if let Some(gateway) = gateway {
+        files.push(gateway.text(&templates)?);
+    }
+    Ok(files)
+}
+
+fn workloads(templates: &Templates, values: &Serving) -> anyhow::Result<Vec<Text>> {
     // Made into the templates' kind of values once, for all files.
     let all = minijinja::Value::from(Serde(values));
     let template = match values.form {
@@ -209,7 +235,7 @@ fn files(templates: &Templates, values: &Serving) -> anyhow::Result<Vec<Rendered
     let mut files = vec![templates.render("access.yaml", &all)?, templates.render("frontend.yaml", &all)?];
     for component in &values.components {
         let one = minijinja::context! { component => Serde(component), ..all.clone() };
-        files.push(Rendered { file: file(component.role), ..templates.render(template, &one)? });
+        files.push(Text { file: file(component.role), ..templates.render(template, &one)? });
     }
     Ok(files)
 }

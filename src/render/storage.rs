@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::environment::{Rendered, render};
+use super::environment::{Rendered, Text, text};
 
 /// What the storage manifests are made from.
 #[derive(Debug, Clone, Serialize)]
@@ -20,5 +20,10 @@ pub struct Storage {
 
 /// Namespace, volume, claim.
 pub fn storage(values: &Storage) -> anyhow::Result<Vec<Rendered>> {
-    Ok(vec![render("storage.yaml", values)?])
+    Ok(vec![storage_text(values)?.parsed()?])
+}
+
+/// The same as text.
+pub fn storage_text(values: &Storage) -> anyhow::Result<Text> {
+    text("storage.yaml", values)
 }

@@ -158,7 +158,7 @@ impl Serve {
         let differs = documents.iter().zip(&standing).any(|(document, live)| *live == Live::Differs && serves(document));
         let seen = seen(&documents, &standing);
         // A webhook that does not answer is waited for when it is needed.
-        let refused = if differs { k8s::change::refused(&client, &documents).await.unwrap_or_default() } else { Vec::new() };
+        let refused = if differs { k8s::change::refused(&client, &documents).await? } else { Vec::new() };
         match seen {
             Some(foreign @ Seen::Foreign { .. }) => return Ok(foreign),
             _ if !refused.is_empty() => return self.told(&client, &digest, Seen::Broken { why: made_anew(&serving, &refused) }).await,
@@ -247,15 +247,7 @@ fn overlaid(spec: &Spec, serving: &Serving, gateway: Option<&render::Gateway>) -
 
 /// Would these settings render, and serve as far as the lint can tell? With stand-ins for what only the cloud knows: asked before money is spent.
 pub fn trial(spec: &Spec) -> anyhow::Result<()> {
-    let facts = render::Facts {
-        image: format!("{IMAGE}@sha256:{}", "0".repeat(64)),
-        claim: "shared".into(),
-        model_path: "models".into(),
-        weight_bytes: 0,
-        capacity_gib: 1200,
-        efa: None,
-        controllers: spec.controllers(),
-    };
+    let facts = render::Facts::stand_in(spec)?;
     let image = facts.image.clone();
     let serving = Serving::new(spec, facts);
     let gateway = spec.exposed().then(|| render::Gateway::new(spec, &serving, image));
