@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use nemo::config::{Form, Inputs, Topology, load, model, model_names, refusal};
+use nemo::config::{EncodeWorker, Form, Inputs, Topology, load, model, model_names, refusal};
 use nemo::k8s::{Document, Owner};
 use nemo::lint::{Linter, Severity};
 use nemo::render::{Rendered, serving};
@@ -291,10 +291,15 @@ fn the_readme_says_which_topology_is_in_which_form() {
     let readme = include_str!("../README.md");
     let header = format!("| topology | {} |", Form::ALL.map(Form::name).join(" | "));
     assert!(readme.contains(&header), "{header}");
+    let apart = [(EncodeWorker::Vllm, "vLLM"), (EncodeWorker::Dynamo, "Dynamo")].map(|(worker, whose)| (Some(worker), format!(" by {whose}'s encode workers")));
+    let together = [(None, String::new())];
     for topology in Topology::ALL {
-        let cells = Form::ALL.map(|form| if refusal(topology, form).is_none() { "yes" } else { "–" });
-        let row = format!("| {topology} | {} |", cells.join(" | "));
-        assert!(readme.contains(&row), "{row}");
+        let rows = if topology.splits_encode() { apart.as_slice() } else { together.as_slice() };
+        for (encode_worker, whose) in rows {
+            let cells = Form::ALL.map(|form| if refusal(topology, *encode_worker, form).is_none() { "yes" } else { "–" });
+            let row = format!("| {topology}{whose} | {} |", cells.join(" | "));
+            assert!(readme.contains(&row), "{row}");
+        }
     }
 }
 

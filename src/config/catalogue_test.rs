@@ -44,6 +44,7 @@ fn every_model_has_what_its_layers_and_its_modality_need() {
         assert_eq!(model.mtp.is_some(), !architecture.mtp_pattern.is_empty(), "{name}: draft head");
         let (sees, hears) = (model.modality != Modality::Text, model.modality == Modality::Omni);
         assert_eq!((architecture.vision.is_some(), model.image_limit.is_some(), model.video_limit.is_some()), (sees, sees, sees), "{name}");
+        assert!(sees || model.encode_worker.is_none(), "{name}: it takes no pictures");
         assert_eq!((architecture.audio.is_some(), model.audio_limit.is_some()), (hears, hears), "{name}");
     }
 }

@@ -24,7 +24,7 @@ pub fn every(inputs: &Inputs) -> anyhow::Result<Every> {
             of.flags.extend([("model".to_owned(), model.to_owned()), ("precision".to_owned(), precision.clone())]);
             let (spec, layers) = resolve(&of)?;
             for topology in Topology::ALL.into_iter().filter(|topology| !given("serve.topology") || *topology == settings.serve.topology) {
-                for form in topology.forms().into_iter().filter(|form| !given("serve.form") || *form == settings.form().0) {
+                for form in topology.forms(spec.encode_worker()).into_iter().filter(|form| !given("serve.form") || *form == settings.form().0) {
                     let mut spec = spec.clone();
                     (spec.serve.topology, spec.serve.form) = (topology, FormSetting::As(form));
                     let name = format!("{model}-{precision}/{topology}-{form}");

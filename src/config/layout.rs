@@ -3,7 +3,7 @@
 use super::layers::Layers;
 use super::model::Modality;
 use super::spec::Spec;
-use super::topology::{Controllers, Form, FormSetting, Role, Topology, refusal};
+use super::topology::{Controllers, EncodeWorker, Form, FormSetting, Role, Topology, refusal};
 
 /// The workers of one role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +64,6 @@ impl Spec {
         let (pipeline, data) = match serve.topology {
             Topology::PipelineParallel => (nodes, 1),
             Topology::ExpertParallel => (1, nodes),
-            // The encoder shares pictures between all GPUs of its engine, not layers.
-            _ if role == Role::Encode => (1, 1),
             // No GPU of a node stays idle: it holds as many engines as fit.
             _ => (1, (gpus / tensor.max(1)).max(1)),
         };
@@ -73,6 +71,10 @@ impl Spec {
     }
 
     fn tensor_parallel_size(&self, role: Role) -> u32 {
+        // An encoder alone fits a GPU many times over.
+        if role == Role::Encode {
+            return 1;
+        }
         let all = if self.serve.tensor_parallel_size > 0 { self.serve.tensor_parallel_size } else { self.precision.tensor_parallel_size.value };
         if role == Role::Decode && self.serve.decode_tensor_parallel_size > 0 { self.serve.decode_tensor_parallel_size } else { all }
     }
@@ -87,6 +89,11 @@ impl Spec {
         self.model.modality != Modality::Text
     }
 
+    /// Whose workers can encode the model's pictures apart.
+    pub fn encode_worker(&self) -> Option<EncodeWorker> {
+        self.model.encode_worker.as_ref().map(|figure| figure.value)
+    }
+
     /// Has the model Mamba layers, whose state is moved and cached in another way than keys and values?
     pub fn is_hybrid(&self) -> bool {
         self.model.architecture.layers().mamba > 0
@@ -98,13 +105,12 @@ pub(super) fn contradictions(spec: &Spec, layers: &Layers) -> Vec<String> {
     let mut wrong = Vec::new();
     let (serve, gpus, topology) = (&spec.serve, spec.gpus(), spec.serve.topology);
     let (form, _) = spec.form();
-    if let Some(why) = refusal(topology, form) {
-        let there: Vec<_> = topology.forms().into_iter().map(Form::name).collect();
-        let (place, there) = if there.is_empty() { ("serve.topology", "no other form".to_owned()) } else { ("serve.form", there.join(", ")) };
-        wrong.push(format!("{}: there is no {topology} as {form}: {why}; there is {there}", layers.place(place)));
-    }
     if topology.splits_encode() && !spec.sees_pictures() {
         wrong.push(format!("{}: {} takes no pictures, so there is nothing to encode apart", layers.place("serve.topology"), spec.model.title));
+    } else if let Some(why) = refusal(topology, spec.encode_worker(), form) {
+        let there: Vec<_> = topology.forms(spec.encode_worker()).into_iter().map(Form::name).collect();
+        let (place, there) = if there.is_empty() { ("serve.topology", "no other form".to_owned()) } else { ("serve.form", there.join(", ")) };
+        wrong.push(format!("{}: there is no {topology} as {form}: {why}; there is {there}", layers.place(place)));
     }
     if serve.nodes > 1 && !topology.many_nodes() {
         let why = if topology.splits_prefill() {
@@ -210,7 +216,8 @@ mod tests {
     fn what_cannot_be_is_refused_with_what_can() {
         insta::assert_snapshot!(refused(&[("serve.topology", "pipeline-parallel"), ("serve.form", "deployments"), ("gpu.nodes", "2")]), @r#"--as: serve.form = "deployments": there is no pipeline-parallel as deployments: a Deployment's pods are all alike: none knows its rank in a group or the address of the first; there is lws, dgd-v1alpha1, dgd-v1beta1, dgd-grove"#);
         insta::assert_snapshot!(refused(&[("serve.form", "lws")]), @r#"--as: serve.form = "lws": there is no aggregated as lws: each worker is one pod: a group of one pod needs no LeaderWorkerSet, and would restart for nothing; there is deployments, dgd-v1alpha1, dgd-v1beta1, dgd-grove"#);
-        insta::assert_snapshot!(refused(&[("serve.topology", "e-pd"), ("serve.form", "dgd-v1beta1"), ("gpu.nodes", "2")]), @r#"--topology: serve.topology = "e-pd": there is no e-pd as dgd-v1beta1: Dynamo's own encode worker knows no Nemotron model (up to 1.6.1: Qwen-VL and LLaVA-1.5 only), and nothing sends pictures to vLLM's own first; there is no other form"#);
+        insta::assert_snapshot!(refused(&[("serve.topology", "e-pd"), ("serve.form", "dgd-v1beta1"), ("gpu.nodes", "2")]), @r#"--topology: serve.topology = "e-pd": there is no e-pd as dgd-v1beta1: in a graph of Dynamo's operator Dynamo's own encode worker would have to do it, which knows no Nemotron model (up to 1.6.1: Qwen-VL and LLaVA-1.5 only); there is no other form"#);
+        insta::assert_snapshot!(refused(&[("model", "nemotron-3-super"), ("serve.topology", "e-p-d"), ("gpu.nodes", "3")]), @r#"--topology: serve.topology = "e-p-d": NVIDIA Nemotron 3 Super 120B-A12B takes no pictures, so there is nothing to encode apart"#);
         insta::assert_snapshot!(refused(&[("serve.topology", "pipeline-parallel")]), @r#"--topology: serve.topology = "pipeline-parallel": 1 worker(s) of 2 node(s) take 2 GPU nodes, and there are 1 (default: gpu.nodes = 1)"#);
         insta::assert_snapshot!(refused(&[("serve.topology", "disaggregated"), ("serve.prefill", "2"), ("gpu.nodes", "2")]), @r#"--topology: serve.topology = "disaggregated": 2 prefill worker(s) of 1 node(s) and 1 decode worker(s) of 1 node(s) take 3 GPU nodes, and there are 2 (--nodes: gpu.nodes = 2)"#);
         insta::assert_snapshot!(refused(&[("serve.topology", "disaggregated"), ("serve.nodes", "2"), ("gpu.nodes", "4")]), @"--set serve.nodes: serve.nodes = 2: disaggregated takes no more than one node a worker: vLLM's NIXL connector refuses pipeline parallelism for models with Mamba layers, and on the receiving side for every model (0.26 to 0.33)");

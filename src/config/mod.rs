@@ -39,5 +39,5 @@ pub use nearest::nearest;
 pub use overlay::{Overlay, OverlayFile};
 pub use pins::{AddonPin, ChartPin, ImagePin, Pins, Prices, WeightFile, WeightsPin};
 pub use spec::{BenchSpec, GpuSpec, HubSpec, ImagesSpec, NetworkSpec, RenderSpec, ServeSpec, Spec, StorageSpec, SystemSpec, WaitSpec, WeightsSpec};
-pub use topology::{Controllers, Form, FormSetting, Role, Topology, refusal};
+pub use topology::{Controllers, EncodeWorker, Form, FormSetting, Role, Topology, refusal};
 pub use unverified::{unverified, unverified_of_fit};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Figure;
+use super::topology::EncodeWorker;
 
 /// What a model takes beside text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +52,9 @@ pub struct Model {
     /// `--mamba-ssm-cache-dtype`: of the state that the Mamba layers keep of each sequence.
     #[serde(default)]
     pub mamba_ssm_cache_dtype: Option<Figure<String>>,
+    /// Whose workers can encode its pictures apart from the rest.
+    #[serde(default)]
+    pub encode_worker: Option<Figure<EncodeWorker>>,
     pub architecture: Architecture,
     /// How its own draft head is used, where it has one.
     #[serde(default)]

@@ -59,6 +59,16 @@ pub enum Role {
     Encode,
 }
 
+/// Whose workers encode the pictures of a model apart from the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EncodeWorker {
+    /// `vllm serve --mm-encoder-only`, beside engines that are `vllm serve` too.
+    Vllm,
+    /// `dynamo.vllm --disaggregation-mode encode`.
+    Dynamo,
+}
+
 impl Topology {
     pub const ALL: [Self; 6] = [Self::Aggregated, Self::PipelineParallel, Self::ExpertParallel, Self::Disaggregated, Self::EncodeApart, Self::AllApart];
 
@@ -89,9 +99,9 @@ impl Topology {
         matches!(self, Self::EncodeApart | Self::AllApart)
     }
 
-    /// The forms that it has.
-    pub fn forms(self) -> Vec<Form> {
-        Form::ALL.into_iter().filter(|form| refusal(self, *form).is_none()).collect()
+    /// The forms that it has where pictures are encoded by this one's workers.
+    pub fn forms(self, encode_worker: Option<EncodeWorker>) -> Vec<Form> {
+        Form::ALL.into_iter().filter(|form| refusal(self, encode_worker, *form).is_none()).collect()
     }
 
     /// The form of `auto` where there are these controllers, and why.
@@ -190,25 +200,31 @@ impl fmt::Display for Form {
 
 const NO_RANKS: &str = "a Deployment's pods are all alike: none knows its rank in a group or the address of the first";
 const NO_GROUP: &str = "each worker is one pod: a group of one pod needs no LeaderWorkerSet, and would restart for nothing";
-const NO_ENCODE: &str = "Dynamo's own encode worker knows no Nemotron model (up to 1.6.1: Qwen-VL and LLaVA-1.5 only), and nothing sends pictures to vLLM's own first";
+const NO_ENCODE: &str = "nothing sends pictures to vLLM's own encoder first";
+const NO_GRAPH: &str = "in a graph of Dynamo's operator Dynamo's own encode worker would have to do it, which knows no Nemotron model (up to 1.6.1: Qwen-VL and LLaVA-1.5 only)";
+const NO_DYNAMO: &str = "there are no manifests with Dynamo's encode worker";
 
-/// **The table**: which topology is written in which form. An empty cell is one that exists; the others say why not.
-/// README.md shows it; a test holds the two equal.
-const TABLE: [(Topology, [&str; 5]); 6] = [
-    //                               deployments  lws       dgd-v1alpha1  dgd-v1beta1  dgd-grove
-    (Topology::Aggregated, /*      */ ["", /*   */ NO_GROUP, "", /*     */ "", /*     */ ""]),
-    (Topology::PipelineParallel, /**/ [NO_RANKS, "", /*   */ "", /*     */ "", /*     */ ""]),
-    (Topology::ExpertParallel, /*  */ [NO_RANKS, "", /*   */ "", /*     */ "", /*     */ ""]),
-    (Topology::Disaggregated, /*   */ ["", /*   */ NO_GROUP, "", /*     */ "", /*     */ ""]),
-    (Topology::EncodeApart, [NO_ENCODE; 5]),
-    (Topology::AllApart, [NO_ENCODE; 5]),
+/// **The table**: which topology is written in which form; where pictures are encoded apart, by whose workers. An empty cell is one that exists; the
+/// others say why not. README.md shows it; a test holds the two equal.
+const TABLE: [(Topology, Option<EncodeWorker>, [&str; 5]); 8] = [
+    //                                                                     deployments  lws       dgd-v1alpha1  dgd-v1beta1  dgd-grove
+    (Topology::Aggregated, /*      */ None, /*                      */ ["", /*   */ NO_GROUP, "", /*     */ "", /*     */ ""]),
+    (Topology::PipelineParallel, /**/ None, /*                      */ [NO_RANKS, "", /*   */ "", /*     */ "", /*     */ ""]),
+    (Topology::ExpertParallel, /*  */ None, /*                      */ [NO_RANKS, "", /*   */ "", /*     */ "", /*     */ ""]),
+    (Topology::Disaggregated, /*   */ None, /*                      */ ["", /*   */ NO_GROUP, "", /*     */ "", /*     */ ""]),
+    (Topology::EncodeApart, /*     */ Some(EncodeWorker::Vllm), /*  */ [NO_ENCODE, NO_GROUP, NO_GRAPH, NO_GRAPH, NO_GRAPH]),
+    (Topology::EncodeApart, /*     */ Some(EncodeWorker::Dynamo), /**/ [NO_DYNAMO; 5]),
+    (Topology::AllApart, /*        */ Some(EncodeWorker::Vllm), /*  */ [NO_ENCODE, NO_GROUP, NO_GRAPH, NO_GRAPH, NO_GRAPH]),
+    (Topology::AllApart, /*        */ Some(EncodeWorker::Dynamo), /**/ [NO_DYNAMO; 5]),
 ];
+const NO_WORKER: &str = "the model's file names nobody who could encode its pictures apart (encode_worker)";
 
-/// Why there is no such form of the topology; `None`: there is one.
-pub fn refusal(topology: Topology, form: Form) -> Option<&'static str> {
-    let row = TABLE.iter().find(|(row, _)| *row == topology);
+/// Why there is no such form of the topology where pictures are encoded by this one's workers; `None`: there is one.
+pub fn refusal(topology: Topology, encode_worker: Option<EncodeWorker>, form: Form) -> Option<&'static str> {
+    let encode_worker = encode_worker.filter(|_| topology.splits_encode());
+    let row = TABLE.iter().find(|(row, worker, _)| *row == topology && *worker == encode_worker);
     let column = Form::ALL.iter().position(|column| *column == form);
-    row.zip(column).map(|((_, cells), column)| cells[column]).filter(|why| !why.is_empty())
+    row.zip(column).map_or(Some(NO_WORKER), |((_, _, cells), column)| Some(cells[column])).filter(|why| !why.is_empty())
 }
 
 #[cfg(test)]
@@ -232,12 +248,25 @@ mod tests {
 
     #[test]
     fn the_form_of_auto_exists() {
-        for topology in Topology::ALL.into_iter().filter(|topology| !topology.forms().is_empty()) {
+        for topology in Topology::ALL.into_iter().filter(|topology| !topology.forms(None).is_empty()) {
             for there in [OURS, GROVE, Controllers::default()] {
-                assert_eq!(refusal(topology, topology.form(there).0), None, "{topology}");
+                assert_eq!(refusal(topology, None, topology.form(there).0), None, "{topology}");
             }
         }
         assert_eq!(Controllers::of_charts(["lws", "dynamo-platform", "nvidia-device-plugin"].into_iter()), OURS);
+    }
+
+    #[test]
+    fn pictures_are_encoded_apart_by_those_who_can() {
+        for topology in Topology::ALL {
+            let by = |encode_worker| topology.forms(encode_worker);
+            if topology.splits_encode() {
+                assert_eq!(by(None), [], "{topology}");
+                assert_eq!(refusal(topology, None, Form::Deployments), Some(NO_WORKER));
+            } else {
+                assert!(by(None) == by(Some(EncodeWorker::Vllm)) && by(None) == by(Some(EncodeWorker::Dynamo)), "{topology}: no other topology asks");
+            }
+        }
     }
 
     #[test]

@@ -12,6 +12,10 @@ pub fn unverified(spec: &Spec) -> Vec<String> {
     if let Some(model) = model.as_object_mut() {
         // The other precisions and other GPUs are none of this deployment's business.
         model.remove("precisions");
+        // Nor is who could encode pictures apart, where nobody does.
+        if !spec.serve.topology.splits_encode() {
+            model.remove("encode_worker");
+        }
         let gpu = spec.instance.gpu.as_deref().unwrap_or_default();
         let flags: Vec<_> = spec.model.flags_for(&spec.precision_name, gpu).collect();
         model.insert("flags".into(), serde_json::to_value(flags).unwrap_or_default());

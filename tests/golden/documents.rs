@@ -29,7 +29,8 @@ pub(crate) fn serving_values(settings: &[(&str, &str)]) -> Serving {
 
 /// The settings of each topology in each form that it has, by the name of its golden folder.
 pub(crate) fn every_form() -> Vec<(String, Vec<(&'static str, &'static str)>)> {
-    let every = Topology::ALL.into_iter().flat_map(|topology| topology.forms().into_iter().map(move |form| (topology, form)));
+    let encode_worker = spec(&[]).encode_worker();
+    let every = Topology::ALL.into_iter().flat_map(|topology| topology.forms(encode_worker).into_iter().map(move |form| (topology, form)));
     every.map(|(topology, form)| (format!("{topology}-{form}"), vec![("serve.topology", topology.name()), ("serve.form", form.name()), ("gpu.nodes", "3")])).collect()
 }
 
