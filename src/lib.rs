@@ -19,5 +19,6 @@ pub mod lint;
 pub mod registry;
 pub mod render;
 pub mod secret;
+pub mod slo;
 pub mod steps;
 pub mod ui;

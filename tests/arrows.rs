@@ -9,7 +9,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("aws", &["error", "secret"]),
     ("bench", &["error"]),
     ("check", &["aws", "config", "engine", "error", "fit", "hub", "registry", "secret", "steps"]),
-    ("cli", &["agent", "aws", "bench", "check", "config", "endpoint", "engine", "error", "explain", "fit", "hub", "k8s", "lint", "registry", "render", "secret", "steps", "ui"]),
+    (
+        "cli",
+        &["agent", "aws", "bench", "check", "config", "endpoint", "engine", "error", "explain", "fit", "hub", "k8s", "lint", "registry", "render", "secret", "slo", "steps", "ui"],
+    ),
     ("config", &["engine", "error"]),
     ("endpoint", &["error", "secret"]),
     ("engine", &["error"]),
@@ -22,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("registry", &["error", "secret"]),
     ("render", &["config", "error", "lint", "steps"]),
     ("secret", &[]),
+    ("slo", &["bench"]),
     ("steps", &["agent", "aws", "bench", "config", "endpoint", "engine", "error", "explain", "hub", "k8s", "lint", "registry", "render", "secret"]),
     ("ui", &["engine", "error"]),
 ];

@@ -3,6 +3,7 @@
 //! aiperf makes the load and is never imitated here. Its exit code and its summary prove little (see [`validity`]); what
 //! decides is read from `profile_export.jsonl`.
 
+pub mod level;
 pub mod plan;
 #[cfg(test)]
 mod recorded;

@@ -41,6 +41,10 @@ pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let rank = share * last as f64;
     let (below, above) = (sorted[rank.floor() as usize], sorted[rank.ceil() as usize]);
+    // Between a number and infinity there is nothing but infinity.
+    if above.is_infinite() && below.is_infinite() {
+        return above;
+    }
     // Rounding must not carry it past the upper rank.
     (below + (above - below) * rank.fract()).min(above)
 }

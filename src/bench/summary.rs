@@ -101,6 +101,11 @@ impl Summary {
         self.metrics.get(metric)?.get(statistic)?.as_f64()
     }
 
+    /// What the run was asked for, as aiperf repeats it.
+    pub fn input_config<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        T::deserialize(self.metrics.get("input_config").unwrap_or(&Value::Null))
+    }
+
     /// Is this a version whose files we know?
     pub fn version_known(&self) -> bool {
         KNOWN_VERSIONS.contains(&self.version.as_str())

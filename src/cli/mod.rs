@@ -24,6 +24,7 @@ mod rollback;
 #[cfg(test)]
 mod schemas;
 mod session;
+mod slo;
 mod status;
 mod test;
 mod up;
@@ -168,6 +169,8 @@ enum Command {
     Test(test::Args),
     /// Measure TTFT, ITL and throughput with aiperf inside the cluster
     Bench(bench::Args),
+    /// Find the load that aiperf's runs carry within latency budgets, and how many deployments a target takes
+    Slo(slo::Args),
     /// Remove everything that was made, and prove that nothing is left
     Cleanup(cleanup::Args),
     /// The cluster: make it, look at it, sign in to it, remove it
@@ -243,6 +246,7 @@ async fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Weights(args) => weights::run(args, global).await,
         Command::Test(args) => test::run(args, global).await,
         Command::Bench(args) => bench::run(args, global).await,
+        Command::Slo(args) => slo::run(args, global).await,
         Command::Cleanup(args) => cleanup::run(args, global).await,
         Command::Cluster(args) => cluster::run(args, global).await,
         Command::Platform(args) => platform::run(args, global).await,

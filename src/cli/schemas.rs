@@ -33,6 +33,7 @@ fn are_what_the_types_say() {
     published::<super::explain::RuleAnswer>("rule");
     published::<crate::check::Report>("check");
     published::<crate::fit::Answer>("fit");
+    published::<crate::slo::Answer>("slo");
     published::<super::config::Shown>("config-show");
     published::<super::config::Written>("config-init");
     published::<super::image::Answer>("image-list");

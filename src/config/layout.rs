@@ -187,15 +187,7 @@ const NAMESPACE_LONGEST: usize = 45;
 
 /// `2 worker(s) of 2 nodes`
 fn said(parts: &[Part]) -> String {
-    let one = |part: &Part| {
-        let role = match part.role {
-            Role::Worker => "worker",
-            Role::Prefill => "prefill worker",
-            Role::Decode => "decode worker",
-            Role::Encode => "encode worker",
-        };
-        format!("{} {role}(s) of {} node(s)", part.replicas, part.nodes)
-    };
+    let one = |part: &Part| format!("{} {}(s) of {} node(s)", part.replicas, part.role.title(), part.nodes);
     parts.iter().map(one).collect::<Vec<_>>().join(" and ")
 }
 

@@ -69,6 +69,18 @@ pub enum EncodeWorker {
     Dynamo,
 }
 
+impl Role {
+    /// What a pod that does it is called.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::Prefill => "prefill worker",
+            Self::Decode => "decode worker",
+            Self::Encode => "encode worker",
+        }
+    }
+}
+
 impl Topology {
     pub const ALL: [Self; 6] = [Self::Aggregated, Self::PipelineParallel, Self::ExpertParallel, Self::Disaggregated, Self::EncodeApart, Self::AllApart];
 
