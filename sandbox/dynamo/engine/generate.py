@@ -11,6 +11,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from . import answers, world
+from .encode import Pictures, Seen
 from .latency import Model
 from .metrics import Engine
 from .transfer import Failed, Transfer
@@ -21,9 +22,10 @@ DEFAULT_LENGTHS = (40, 160)  # of text that nobody asked to be longer or shorter
 class Generator:
     def __init__(
         self, tokenizer: Tokenizer, stops: set[int], most: int, step: Callable[[], None] = lambda: None, metrics: Engine | None = None, transfer: Transfer | None = None,
+        pictures: Pictures | None = None,
     ) -> None:  # fmt: skip
         self.tokenizer, self.stops, self.most = tokenizer, stops, most
-        self.metrics, self.transfer = metrics, transfer
+        self.metrics, self.transfer, self.pictures = metrics, transfer, pictures
         self.latency, self.step = Model(), step
         self.filler: list[int] = tokenizer.encode(answers.TEXT, add_special_tokens=False).ids
 
@@ -54,9 +56,10 @@ class Generator:
     async def generate(self, request: dict[str, Any], context: Any) -> AsyncIterator[dict[str, Any]]:
         prompt_ids: list[int] = request["token_ids"]
         stop = request.get("stop_conditions") or {}
-        room = self.most - len(prompt_ids)
+        asked = len(prompt_ids) + (await self._seen(request, context)).more
+        room = self.most - asked
         if room <= 0:
-            yield {"token_ids": [], "finish_reason": f"error: The prompt has {len(prompt_ids)} tokens; the model's context length is {self.most}."}
+            yield {"token_ids": [], "finish_reason": f"error: The prompt has {asked} tokens; the model's context length is {self.most}."}
             return
         limit = min(stop.get("max_tokens") or room, room)
         prompt = self.tokenizer.decode(prompt_ids, skip_special_tokens=False)
@@ -66,20 +69,20 @@ class Generator:
         self._running(1)
         try:
             dice = random.Random(answers.seed(prompt, seed))
-            due = time.monotonic() + (0 if await self._fetched(request) else self._prefill(len(prompt_ids)))
+            due = time.monotonic() + (0 if await self._fetched(request) else self._prefill(asked))
             for token in self.tokens(prompt, seed, bool(stop.get("ignore_eos"))):
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 if context is not None and (context.is_stopped() or context.is_killed()):
-                    yield self._last([], "cancelled", len(prompt_ids), said)
+                    yield self._last([], "cancelled", asked, said)
                     return
                 due += self.latency.next_token(dice)
                 said += 1
                 self._stepped()
                 if token in ends and said >= (stop.get("min_tokens") or 0) and not stop.get("ignore_eos"):
-                    yield self._last([token], "stop", len(prompt_ids), said)
+                    yield self._last([token], "stop", asked, said)
                     return
                 if said >= limit:
-                    yield self._last([token], "length", len(prompt_ids), said)
+                    yield self._last([token], "length", asked, said)
                     return
                 yield {"token_ids": [token], "index": 0}
         except Failed as why:
@@ -90,16 +93,20 @@ class Generator:
     async def prefill(self, request: dict[str, Any], context: Any) -> AsyncIterator[dict[str, Any]]:
         """A prefill worker's part: one token, and where the rest of the engines find the prompt's KV."""
         prompt_ids: list[int] = request["token_ids"]
+        seen = await self._seen(request, context)
+        asked = len(prompt_ids) + seen.more
         self._running(1)
         try:
-            await asyncio.sleep(self._prefill(len(prompt_ids)))
+            await asyncio.sleep(self._prefill(asked))
             prompt = self.tokenizer.decode(prompt_ids, skip_special_tokens=False)
             token = next(self.tokens(prompt, (request.get("sampling_options") or {}).get("seed"), False))
             self._stepped()
-            held = self.transfer.hold(context.id(), len(prompt_ids)) if self.transfer else None
+            handed = {"kv_transfer_params": self.transfer.hold(context.id(), asked)} if self.transfer else {}
+            if seen.handed_over:
+                handed["embedding_params"] = seen.handed_over
             yield {
-                "token_ids": [token], "index": 0, "disaggregated_params": {"kv_transfer_params": held} if held else None,
-                "completion_usage": {"prompt_tokens": len(prompt_ids), "completion_tokens": 1, "total_tokens": len(prompt_ids) + 1},
+                "token_ids": [token], "index": 0, "disaggregated_params": handed or None,
+                "completion_usage": {"prompt_tokens": asked, "completion_tokens": 1, "total_tokens": asked + 1},
             }  # fmt: skip
         finally:
             self._running(-1)
@@ -110,6 +117,9 @@ class Generator:
         await asyncio.sleep(self.latency.times["first_token_ms"] / 1000)
         self._stepped()
         yield self._last([], "stop", count, 0)
+
+    async def _seen(self, request: dict[str, Any], context: Any) -> Seen:
+        return await self.pictures.seen(request, context) if self.pictures else Seen([])
 
     async def _fetched(self, request: dict[str, Any]) -> bool:
         """Whether another engine has read the prompt, and its KV has come here."""

@@ -13,7 +13,6 @@ from typing import Any
 from . import world
 
 TIMING = tomllib.loads(Path(__file__).with_name("timing.toml").read_text())
-ENCODERS = ("qwen2-vl", "qwen2.5-vl", "qwen3-vl", "llava-1.5")
 
 
 class SafetensorError(Exception):
@@ -132,9 +131,3 @@ def load(path: str) -> None:
 
 def _clock(seconds: float) -> str:
     return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
-
-
-def refuse_encode_worker(path: str) -> None:
-    """Dynamo's separate encode stage knows these families only (dynamo/vllm/multimodal_utils, 1.6.1)."""
-    if not any(family in path.lower() for family in ENCODERS):
-        raise NotImplementedError(f"Model not supported: {path}")

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from . import flags, startup
@@ -29,8 +30,9 @@ from dynamo.vllm.health_check import VllmHealthCheckPayload, VllmPrefillHealthCh
 from prometheus_client import CollectorRegistry  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 
-from . import efa, rendezvous, transfer  # noqa: E402
+from . import efa, embeddings, pictures, rendezvous, transfer  # noqa: E402
 from .counters import Counters, visible  # noqa: E402
+from .encode import Encoder, Pictures  # noqa: E402
 from .generate import Generator  # noqa: E402
 from .metrics import Engine, Nixl  # noqa: E402
 
@@ -41,7 +43,6 @@ ROLES = {
     DisaggregationMode.AGGREGATED: (ModelType.Chat | ModelType.Completions, WorkerType.Aggregated, []),
     DisaggregationMode.DECODE: (ModelType.Chat | ModelType.Completions, WorkerType.Decode, [[WorkerType.Prefill]]),
     DisaggregationMode.PREFILL: (ModelType.Prefill, WorkerType.Prefill, [[WorkerType.Decode]]),
-    # vLLM's own split: an engine of the encoder alone. Dynamo's encode worker knows none of these models, and this one it does not know: our choice.
     DisaggregationMode.ENCODE: (ModelType.Empty, WorkerType.Encode, [[WorkerType.Prefill, WorkerType.Decode], [WorkerType.Aggregated]]),
 }
 
@@ -49,8 +50,6 @@ ROLES = {
 def prepare(config: Config) -> dict[str, Any]:
     """All that can be wrong before weights are read, in the order in which the engine meets it."""
     args = config.engine_args
-    if config.disaggregation_mode == DisaggregationMode.ENCODE:
-        startup.refuse_encode_worker(config.model)
     flags.refuse_unknown_names(args)
     found = startup.check_model(config.model, bool(args.trust_remote_code))
     transfer.refuse(args, found)
@@ -85,6 +84,9 @@ async def serve(config: Config) -> None:
     stopped, endpoints = asyncio.Event(), []
     runtime, loop = create_runtime(config.discovery_backend, config.request_plane, config.event_plane, response_plane=config.response_plane)
     install_signal_handlers(loop, runtime, endpoints, stopped)
+    if config.disaggregation_mode == DisaggregationMode.ENCODE:
+        await encode(config, runtime, endpoints)
+        return
     found = prepare(config)
     most = context_length(config, found)
     with Counters(visible(), config.engine_args.gpu_memory_utilization) as counters:
@@ -92,6 +94,36 @@ async def serve(config: Config) -> None:
             await asyncio.to_thread(meet, nodes, counters, found)
         await asyncio.to_thread(startup.load, config.model)
         await register_and_answer(config, runtime, endpoints, found, most, counters)
+
+
+async def encode(config: Config, runtime: Any, endpoints: list[Any]) -> None:
+    """Dynamo's own encode worker: of the engine's flags it heeds the model's, and it takes one GPU."""
+    found = startup.check_model(config.model, bool(config.engine_args.trust_remote_code))
+    pictures.processor(config.model)
+    startup.check_devices(SimpleNamespace(tensor_parallel_size=1, pipeline_parallel_size=1, nnodes=1))
+    with Counters(visible()[:1], float(os.environ.get("DYN_VLLM_ENCODER_GPU_MEMORY_UTILIZATION", "0.2"))) as counters:
+        await asyncio.to_thread(startup.load, config.model)
+        if not pictures.qwen(config.model, found):  # found out only now: it loads a model that it does not know, and whole
+            raise NotImplementedError(f"Model not supported: {config.model}")
+        sender = embeddings.Sender(config.embedding_transfer_mode.value)
+        await sender.open()
+        endpoint = runtime.endpoint(f"{config.namespace}.{config.component}.{config.endpoint}")
+        endpoints.append(endpoint)
+        serves, worker_type, needs = ROLES[DisaggregationMode.ENCODE]
+        await register_model(ModelInput.Tokens, serves, endpoint, config.model, model_name=config.served_model_name or config.model, worker_type=worker_type, needs=needs)
+        logger.info("Starting to serve the encode worker endpoint...")
+        await endpoint.serve_endpoint(Encoder(config.model, found, sender, counters.step).encode, metrics_labels=[("model", config.model)])
+
+
+async def encode_workers(config: Config, runtime: Any) -> Any:
+    """The way to the encode workers, once there is one; None where pictures are encoded here."""
+    if not config.route_to_encoder:
+        return None
+    client = await runtime.endpoint(f"{config.namespace}.encode.generate").client()
+    logger.info("Waiting for Encoder Worker Instances ...")
+    await client.wait_for_instances()
+    logger.info("Connected to encode workers")
+    return client
 
 
 def meet(nodes: rendezvous.Group, counters: Counters, found: dict[str, Any]) -> None:
@@ -133,7 +165,8 @@ async def register_and_answer(config: Config, runtime: Any, endpoints: list[Any]
         await moving.open()
     if encodes(config) and config.component == "backend":
         config.component = "encode"  # or the frontend would take it for one that answers
-    generator = Generator(tokenizer, {ends} if isinstance(ends, int) else set(ends), most, counters.step, metrics, moving)
+    pictures_ = Pictures(config, found, await encode_workers(config, runtime))
+    generator = Generator(tokenizer, {ends} if isinstance(ends, int) else set(ends), most, counters.step, metrics, moving, pictures_)
     endpoint = runtime.endpoint(f"{config.namespace}.{config.component}.{config.endpoint}")
     endpoints.append(endpoint)
     register_engine_metrics_callback(
@@ -142,6 +175,8 @@ async def register_and_answer(config: Config, runtime: Any, endpoints: list[Any]
     )  # fmt: skip
     role = DisaggregationMode.ENCODE if encodes(config) else config.disaggregation_mode
     serves, worker_type, needs = ROLES[role]
+    if config.route_to_encoder:
+        needs = [[*(needs[0] if needs else []), WorkerType.Encode]]
     await register_model(
         ModelInput.Tokens, serves, endpoint, config.model, config.served_model_name or config.model,
         kv_cache_block_size=config.engine_args.block_size or 16, runtime_config=runtime_config(config, most),

@@ -53,7 +53,8 @@ def wait(what: str, processes: list[subprocess.Popen[bytes]], log: Path, seconds
 
 
 class Served:
-    def __init__(self, work: Path) -> None:
+    def __init__(self, work: Path, model: str) -> None:
+        self.model = model
         self.work, self.log, self.processes = work, work / "log", []
         self.http, self.systems = free_port(), {}
         (work / "root" / "faults").mkdir(parents=True)
@@ -78,7 +79,7 @@ class Served:
     def worker(self, name: str, model: Path, *flags: str, **env: str) -> subprocess.Popen[bytes]:
         self.systems[name] = free_port()
         more = {"NVIDIA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7", "DYN_SYSTEM_PORT": str(self.systems[name]), "DYN_SYSTEM_USE_ENDPOINT_HEALTH_STATUS": '["generate"]', **env}
-        common = ["--model", str(model), "--served-model-name", MODEL, "--tensor-parallel-size", "8", "--trust-remote-code", "--dyn-reasoning-parser", "nemotron3"]
+        common = ["--model", str(model), "--served-model-name", self.model, "--tensor-parallel-size", "8", "--trust-remote-code", "--dyn-reasoning-parser", "nemotron3"]
         return self.run("dynamo.vllm", *common, *flags, **more)
 
     def frontend(self, *flags: str) -> None:
@@ -87,14 +88,14 @@ class Served:
     def listed(self) -> None:
         wait("the model is listed", self.processes, self.log, 120, lambda: ask(f"{self.url}/v1/models")["data"])
 
-    def metric(self, worker: str, name: str) -> float:
+    def metric(self, worker: str, name: str, label: str = "") -> float:
         with urllib.request.urlopen(f"{self.system(worker)}/metrics", timeout=10) as answer:
-            return sum(float(line.rsplit(" ", 1)[1]) for line in answer.read().decode().splitlines() if line.startswith(name + "{"))
+            return sum(float(line.rsplit(" ", 1)[1]) for line in answer.read().decode().splitlines() if line.startswith(name + "{") and label in line)
 
 
 @contextmanager
-def serving(work: Path) -> Iterator[Served]:
-    served = Served(work)
+def serving(work: Path, model: str = MODEL) -> Iterator[Served]:
+    served = Served(work, model)
     try:
         yield served
     finally:

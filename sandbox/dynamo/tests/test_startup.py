@@ -81,8 +81,3 @@ def test_a_shard_that_is_no_safetensors_file(copy: Path) -> None:
     shard.write_bytes(b"<html>" + bytes([255] * 100))
     with pytest.raises(startup.SafetensorError, match="header too large"):
         startup.read(shard)
-
-
-def test_no_encode_worker_for_this_family() -> None:
-    with pytest.raises(NotImplementedError, match="Model not supported"):
-        startup.refuse_encode_worker("/fsx/models/nemotron")
