@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use nemo::config::{EncodeWorker, Form, Inputs, Topology, load, model, model_names, refusal};
+use nemo::config::{EncodeWorker, Form, Inputs, Role, Topology, load, model, model_names, refusal};
 use nemo::k8s::{Document, Owner};
 use nemo::lint::{Linter, Severity};
 use nemo::render::{Rendered, serving};
@@ -21,7 +21,7 @@ mod gateway;
 #[path = "golden/stacks.rs"]
 mod stacks;
 
-use documents::{every_form, everything, serving_values, spec, values_of};
+use documents::{every_form, everything, forms_of, serving_values, spec, values_of};
 
 /// All that helm gets values for.
 const CHARTS: [&str; 4] = ["lws", "nvidia-device-plugin", "aws-efa-k8s-device-plugin", "dynamo-platform"];
@@ -214,7 +214,7 @@ fn every_model_renders_and_its_command_lines_are_accepted() {
     let mut rendered = std::collections::BTreeSet::new();
     for name in model_names() {
         for precision in model(name, "test").unwrap().precisions.into_keys() {
-            for (form, mut settings) in every_form() {
+            for (form, mut settings) in forms_of(name) {
                 settings.extend([("model", name), ("precision", precision.as_str())]);
                 let flags = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
                 if let Err(error) = load(&Inputs { working_folder: folder.clone(), file: None, env: Vec::new(), flags }) {
@@ -241,7 +241,7 @@ fn the_older_set_serves_what_it_can_load() {
     let (mut rendered, mut refused) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     for name in model_names() {
         for precision in model(name, "test").unwrap().precisions.into_keys() {
-            for (form, mut settings) in every_form() {
+            for (form, mut settings) in forms_of(name) {
                 settings.extend([("model", name), ("precision", precision.as_str()), ("platform.set", "1.4")]);
                 let flags = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
                 match load(&Inputs { working_folder: folder.clone(), file: None, env: Vec::new(), flags }) {
@@ -313,15 +313,16 @@ fn variables_are_those_of_the_topology() {
     for (name, settings) in every_form() {
         for container in containers_of(&settings).iter().filter(|container| words(&container["command"])[2] == "dynamo.vllm") {
             let many = name.contains("-parallel-");
-            let split = name.starts_with("disaggregated-") || name.starts_with("e-p-d-");
+            let moves_keys = words(&container["args"]).contains(&"--kv-transfer-config");
+            let by_dynamo = name.starts_with("dynamo-");
             for (variable, value) in [
                 ("FI_PROVIDER", Some("efa")),
                 ("NCCL_NET_PLUGIN", Some("ofi")),
                 ("GLOO_SOCKET_IFNAME", Some("eth0")),
                 ("NCCL_NET", many.then_some("Libfabric")),
-                ("VLLM_NIXL_SIDE_CHANNEL_HOST", split.then_some("$(POD_IP)")),
-                ("VLLM_SSM_CONV_STATE_LAYOUT", split.then_some("DS")),
-                ("UCX_NET_DEVICES", split.then_some("eth0")),
+                ("VLLM_NIXL_SIDE_CHANNEL_HOST", moves_keys.then_some("$(POD_IP)")),
+                ("VLLM_SSM_CONV_STATE_LAYOUT", (moves_keys && !by_dynamo).then_some("DS")),
+                ("UCX_NET_DEVICES", (moves_keys || by_dynamo).then_some("eth0")),
                 ("DYN_MM_ALLOW_INTERNAL", Some("0")),
                 ("DYN_NAMESPACE", (!name.contains("dgd")).then_some("nemo")),
             ] {
@@ -334,13 +335,52 @@ fn variables_are_those_of_the_topology() {
     }
 }
 
+/// Who sends pictures to Dynamo's encode workers takes what comes back, in the same way.
+#[test]
+fn dynamos_encode_workers_are_asked_and_understood() {
+    for (name, settings) in every_form().into_iter().filter(|(name, _)| name.starts_with("dynamo-")) {
+        let mut roles = Vec::new();
+        let found = containers_of(&settings);
+        for container in found.iter().filter(|container| words(&container["command"])[2] == "dynamo.vllm") {
+            let args = words(&container["args"]);
+            let value = |flag: &str| args.iter().position(|word| *word == flag).map(|at| args[at + 1]);
+            let has = |flag: &str| args.contains(&flag);
+            let role = value("--disaggregation-mode").unwrap_or("worker");
+            roles.push(role);
+            let asks = matches!(role, "worker" | "prefill");
+            assert_eq!((has("--route-to-encoder"), has("--enable-mm-embeds"), has("--enable-multimodal")), (asks, role != "encode", true), "{name} {role}");
+            assert_eq!(value("--embedding-transfer-mode"), (role != "decode").then_some("nixl-write"), "{name} {role}");
+            assert!(!has("--trust-remote-code") && (role != "encode" || !has("--tensor-parallel-size")), "{name} {role}");
+            if !name.contains("dgd") {
+                assert_eq!(env(container, "DYN_COMPONENT"), Some(if role == "worker" || role == "decode" { "backend" } else { role }), "{name}");
+            }
+        }
+        assert_eq!(roles, if name.contains("e-pd") { vec!["encode", "worker"] } else { vec!["encode", "prefill", "decode"] }, "{name}");
+    }
+}
+
+#[test]
+fn nemotron_is_not_for_dynamos_encode_worker() {
+    for form in ["dgd-v1alpha1", "dgd-v1beta1", "dgd-grove"] {
+        for topology in ["e-pd", "e-p-d"] {
+            let flags = [("serve.topology", topology), ("serve.form", form), ("gpu.nodes", "3")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let error = load(&Inputs { working_folder: std::env::temp_dir().join("nowhere"), file: None, env: Vec::new(), flags: flags.into() }).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("there is no {topology} as {form}")) && error.contains("Dynamo's own encode worker") && error.contains("knows no Nemotron model"),
+                "{error}"
+            );
+        }
+    }
+}
+
 /// The engine's shape, the pods' and the nodes' agree.
 #[test]
 fn ranks_pods_and_gpus_agree() {
     for (name, settings) in every_form() {
         for part in spec(&settings).parts() {
             let ranks = part.tensor_parallel_size * part.pipeline_parallel_size * part.data_parallel_size;
-            assert!(ranks == part.nodes * 8, "{name}: {part:?}");
+            let one = part.role == Role::Encode && name.starts_with("dynamo-");
+            assert!(ranks == if one { 1 } else { part.nodes * 8 }, "{name}: {part:?}");
         }
         for container in containers_of(&settings).iter().filter(|container| words(&container["command"])[2] == "dynamo.vllm" && !container["resources"].is_null()) {
             assert_eq!(container["resources"]["limits"]["nvidia.com/gpu"], "8", "{name}");

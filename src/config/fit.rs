@@ -21,6 +21,8 @@ pub struct Assumptions {
 pub struct PublishedGpus {
     pub source: String,
     pub read: String,
+    /// A part of the names of the repositories that it speaks of.
+    pub family: String,
     pub rows: Vec<PublishedRow>,
 }
 

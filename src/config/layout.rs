@@ -64,6 +64,8 @@ impl Spec {
         let (pipeline, data) = match serve.topology {
             Topology::PipelineParallel => (nodes, 1),
             Topology::ExpertParallel => (1, nodes),
+            // Dynamo's encode worker takes one GPU whatever it is told, and a pod can register one.
+            _ if role == Role::Encode && self.encoded_by_dynamo() => (1, 1),
             // No GPU of a node stays idle: it holds as many engines as fit.
             _ => (1, (gpus / tensor.max(1)).max(1)),
         };
@@ -94,6 +96,11 @@ impl Spec {
         self.model.encode_worker.as_ref().map(|figure| figure.value)
     }
 
+    /// Are pictures encoded by Dynamo's encode workers?
+    pub fn encoded_by_dynamo(&self) -> bool {
+        self.serve.topology.splits_encode() && self.encode_worker() == Some(EncodeWorker::Dynamo)
+    }
+
     /// Has the model Mamba layers, whose state is moved and cached in another way than keys and values?
     pub fn is_hybrid(&self) -> bool {
         self.model.architecture.layers().mamba > 0
@@ -111,6 +118,12 @@ pub(super) fn contradictions(spec: &Spec, layers: &Layers) -> Vec<String> {
         let there: Vec<_> = topology.forms(spec.encode_worker()).into_iter().map(Form::name).collect();
         let (place, there) = if there.is_empty() { ("serve.topology", "no other form".to_owned()) } else { ("serve.form", there.join(", ")) };
         wrong.push(format!("{}: there is no {topology} as {form}: {why}; there is {there}", layers.place(place)));
+    }
+    if spec.encoded_by_dynamo() && !serve.media_domains.is_empty() {
+        wrong.push(format!(
+            "{}: with {topology} Dynamo's encode worker fetches the pictures, from every public host over https: it knows no list of hosts (up to 1.6.1)",
+            layers.place("serve.media_domains")
+        ));
     }
     if serve.nodes > 1 && !topology.many_nodes() {
         let why = if topology.splits_prefill() {

@@ -25,6 +25,9 @@ pub struct Model {
     pub name: String,
     pub title: String,
     pub modality: Modality,
+    /// Its repository's config.json names classes of its own (auto_map), as all of the Nemotron family do: `--trust-remote-code`.
+    #[serde(default = "own_classes")]
+    pub own_classes: bool,
     pub minimum_vllm: Figure<String>,
     /// Tokens, prompt and answer together.
     pub max_model_len: Figure<u32>,
@@ -78,6 +81,10 @@ impl Model {
     }
 }
 
+fn own_classes() -> bool {
+    true
+}
+
 /// One precision of a model; `source` and `status` are of the repository's name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -110,7 +117,7 @@ pub struct Architecture {
     pub read: Option<String>,
     #[serde(default)]
     pub status: Option<String>,
-    /// The layers in their order: `M` Mamba-2, `*` attention, `E` mixture of experts, `-` dense MLP.
+    /// The layers in their order: `M` Mamba-2, `*` attention, `E` mixture of experts, `-` dense MLP, `D` a decoder layer of attention and gated MLP.
     pub pattern: String,
     /// Layers of the draft head (MTP), in the same letters.
     #[serde(default)]
@@ -120,10 +127,11 @@ pub struct Architecture {
     pub attention_heads: u32,
     pub kv_heads: u32,
     pub head_dim: u32,
-    /// Of the dense MLP layers.
+    /// Of the dense MLP layers, and of the MLP in decoder layers.
     #[serde(default)]
     pub mlp_width: Option<u32>,
-    pub mamba: Mamba,
+    #[serde(default)]
+    pub mamba: Option<Mamba>,
     #[serde(default)]
     pub experts: Option<Experts>,
     #[serde(default)]
@@ -135,7 +143,7 @@ pub struct Architecture {
     pub parameters: Option<Figure<u64>>,
 }
 
-/// Layers by kind.
+/// Layers by kind; a decoder layer is one of attention and one of MLP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Layers {
     pub mamba: u32,
@@ -148,7 +156,7 @@ impl Layers {
     /// Counts the letters of a pattern.
     pub fn of(pattern: &str) -> Self {
         let count = |letter: char| u32::try_from(pattern.chars().filter(|c| *c == letter).count()).unwrap_or(u32::MAX);
-        Self { mamba: count('M'), attention: count('*'), moe: count('E'), mlp: count('-') }
+        Self { mamba: count('M'), attention: count('*') + count('D'), moe: count('E'), mlp: count('-') + count('D') }
     }
 }
 

@@ -35,7 +35,7 @@ pub enum Verdict {
 /// One test, done.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct TestResult {
-    /// `models`, `health`, `completion`, `chat`; `kv-moved` where prefill and decode are apart
+    /// `models`, `health`, `completion`, `chat`; `kv-moved` where prefill and decode are apart, `picture-encoded` where encode is
     pub id: String,
     pub asked: String,
     pub expected: String,

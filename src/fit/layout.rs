@@ -90,7 +90,7 @@ pub(super) fn candidates(architecture: &Architecture, gpus_each: u32, nodes: u32
 
 /// Why this layout cannot be, if it cannot.
 pub fn ruled_out(architecture: &Architecture, layout: Layout, gpus_each: u32) -> Option<String> {
-    let (tensor, mamba) = (layout.tensor, &architecture.mamba);
+    let tensor = layout.tensor;
     if tensor > gpus_each {
         return Some(format!("{tensor} ranks share each layer, and a node has {gpus_each} GPUs"));
     }
@@ -114,11 +114,11 @@ pub fn ruled_out(architecture: &Architecture, layout: Layout, gpus_each: u32) ->
             shared("columns of an expert", experts.width)
         }
     });
+    // One group may be copied to every rank; vLLM refuses to split several unevenly.
+    let groups = |groups: u32| if groups == 1 { None } else { shared("Mamba groups", groups) };
     shared("attention heads", architecture.attention_heads)
         .or(key_value)
-        .or_else(|| shared("Mamba heads", mamba.heads))
-        // One group may be copied to every rank; vLLM refuses to split several unevenly.
-        .or_else(|| if mamba.groups == 1 { None } else { shared("Mamba groups", mamba.groups) })
+        .or_else(|| architecture.mamba.as_ref().and_then(|mamba| shared("Mamba heads", mamba.heads).or_else(|| groups(mamba.groups))))
         .or(experts)
         .or_else(|| architecture.mlp_width.and_then(|width| shared("columns of the MLP", width)))
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::layout::Layout;
 use super::parameters::{Parameters, draft_head, language_model, layer, vocabulary};
-use crate::config::{Architecture, Assumptions, Instance, Model, Precision};
+use crate::config::{Architecture, Assumptions, Instance, Model, ModelLayers, Precision};
 
 const GB: f64 = 1e9;
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -49,7 +49,8 @@ pub struct Memory {
     pub logits_gb: f64,
     vocabulary: u32,
     token_formula: String,
-    state_formula: String,
+    /// None where the model has no Mamba layers.
+    state_formula: Option<String>,
 }
 
 impl Inputs<'_> {
@@ -127,7 +128,9 @@ impl Memory {
             gb: self.token_gb * tokens * requests_,
             formula: format!("{} × {max_model_len} tokens × {}", self.token_formula, counted(requests, "request")),
         });
-        terms.push(Term { name: "Mamba state".into(), gb: self.state_gb * requests_, formula: format!("{} × {}", self.state_formula, counted(requests, "request")) });
+        if let Some(formula) = &self.state_formula {
+            terms.push(Term { name: "Mamba state".into(), gb: self.state_gb * requests_, formula: format!("{formula} × {}", counted(requests, "request")) });
+        }
         if self.logits_gb > 0.0 {
             let formula = format!("{} of the vocabulary × 4 B × {}", self.vocabulary, counted(requests, "request"));
             terms.push(Term { name: "logits".into(), gb: self.logits_gb * requests_, formula });
@@ -200,9 +203,9 @@ fn stage(inputs: &Inputs<'_>, layout: Layout, number: u32, kinds: &[char]) -> Me
         gb: (f64::from(graph) * kinds.len() as f64 + f64::from(context)) * 1e6 / GB,
         formula: format!("{} layers × {graph} MB + {context} MB outside the allocator (assumed)", kinds.len()),
     });
-    let count = |letter: char| kinds.iter().filter(|kind| **kind == letter).count() as f64;
-    let (token_bytes, token_formula) = token(architecture, inputs.precision, layout, count('*'));
-    let (state_bytes, state_formula) = state(inputs.model, layout, count('M'));
+    let layers = ModelLayers::of(&kinds.iter().collect::<String>());
+    let (token_bytes, token_formula) = token(architecture, inputs.precision, layout, f64::from(layers.attention));
+    let (state_bytes, state_formula) = state(inputs.model, layout, f64::from(layers.mamba)).map_or((0.0, None), |(bytes, formula)| (bytes, Some(formula)));
     let vocabulary = architecture.vocabulary;
     let logits_gb = if number == layout.pipeline { f64::from(vocabulary) * 4.0 / GB } else { 0.0 };
     Memory { stage: number, fixed, token_gb: token_bytes / GB, state_gb: state_bytes / GB, logits_gb, vocabulary, token_formula, state_formula }
@@ -266,12 +269,12 @@ fn token(architecture: &Architecture, precision: &Precision, layout: Layout, att
 }
 
 /// Bytes of one request's Mamba state on a rank: of each head, and of the convolution's window.
-fn state(model: &Model, layout: Layout, layers: f64) -> (f64, String) {
-    let mamba = &model.architecture.mamba;
+fn state(model: &Model, layout: Layout, layers: f64) -> Option<(f64, String)> {
+    let mamba = model.architecture.mamba.as_ref()?;
     let bytes = if model.mamba_ssm_cache_dtype.as_ref().is_some_and(|dtype| dtype.value == "float32") { 4 } else { 2 };
     let (tensor, inner) = (f64::from(layout.tensor), f64::from(mamba.heads) * f64::from(mamba.head_dim));
     let state = inner * f64::from(mamba.state_size);
     let window = (inner + 2.0 * f64::from(mamba.groups) * f64::from(mamba.state_size)) * f64::from(mamba.conv_kernel - 1);
     let total = layers * (state * f64::from(bytes) + window * 2.0) / tensor;
-    (total, format!("{layers} layers × ({state:.0} × {bytes} B + {window:.0} × 2 B) / {}", layout.tensor))
+    Some((total, format!("{layers} layers × ({state:.0} × {bytes} B + {window:.0} × 2 B) / {}", layout.tensor)))
 }

@@ -43,7 +43,7 @@ pub(super) fn layer(architecture: &Architecture, kind: char) -> Parameters {
     let norm = hidden;
     match kind {
         'M' => {
-            let mamba = &architecture.mamba;
+            let Some(mamba) = &architecture.mamba else { return Parameters::default() };
             let (heads, groups_state) = (u64::from(mamba.heads), u64::from(mamba.groups) * u64::from(mamba.state_size));
             let inner = heads * u64::from(mamba.head_dim);
             let convolved = inner + 2 * groups_state;
@@ -70,6 +70,12 @@ pub(super) fn layer(architecture: &Architecture, kind: char) -> Parameters {
             }
         }
         '-' => Parameters { sharded: 2 * hidden * u64::from(architecture.mlp_width.unwrap_or(0)), replicated: norm, ..Parameters::default() },
+        // The gate is a third matrix.
+        'D' => {
+            let mut both = layer(architecture, '*');
+            both += Parameters { sharded: 3 * hidden * u64::from(architecture.mlp_width.unwrap_or(0)), replicated: norm, ..Parameters::default() };
+            both
+        }
         _ => Parameters::default(),
     }
 }

@@ -19,9 +19,9 @@ pub struct Published {
 }
 
 impl Published {
-    /// Nothing where the table has no row for the GPU or no column for the precision.
+    /// Nothing where the model is of another family, or the table has no row for the GPU or no column for the precision.
     pub(super) fn beside(table: &PublishedGpus, inputs: &Inputs<'_>, smallest: Option<&Placed>) -> Option<Self> {
-        let gpu = inputs.instance.gpu.as_deref()?;
+        let gpu = inputs.instance.gpu.as_deref().filter(|_| inputs.precision.repository.contains(&table.family))?;
         let gpus = table.gpus(gpu, inputs.precision_name)?;
         let computed = smallest.map(|placed| placed.gpus);
         Some(Self {

@@ -74,6 +74,10 @@ fn the_architecture_gives_the_parameters_that_others_counted() {
             assert!(computed.abs_diff(counted.value) < counted.value / 10_000, "{name}: {computed} and {}", counted.value);
         }
     }
+    // All but the norms of queries and keys, of 128 values a layer each.
+    let cosmos = config::model("cosmos-reason2-8b", "test").unwrap().architecture;
+    let (encoder, counted) = (cosmos.vision.as_ref().unwrap().parameters.value, cosmos.parameters.as_ref().unwrap().value);
+    assert_eq!(language_model(&cosmos).total() + encoder + 36 * 2 * 128, counted);
     // 1,044 GiB in 225 shards.
     let ultra = config::model("nemotron-3-ultra", "test").unwrap().architecture;
     assert_eq!((2 * (language_model(&ultra).total() + draft_head(&ultra).total())) >> 30, 1044);
@@ -128,6 +132,17 @@ fn doubling_the_ranks_halves_what_is_spread_and_nothing_else() {
     let seeing = Case::new("nemotron-3.5-super-vl", "bf16", "p5en.48xlarge");
     let encoder = |tensor: u32| gb(&one(&seeing.inputs(4096, 1), Layout::tensor(tensor)).fixed, "encoder");
     assert!(encoder(1) > 1.6 && encoder(1) == encoder(8));
+}
+
+#[test]
+fn a_model_of_another_family_has_no_state_and_no_published_number() {
+    let answer = Case::new("cosmos-reason2-8b", "bf16", "p5en.48xlarge").answer();
+    assert_eq!(answer.published, None);
+    let placed = answer.smallest.unwrap();
+    assert_eq!(placed.gpus, 1, "{placed:?}");
+    assert!(placed.terms.iter().all(|term| term.name != "Mamba state"), "{placed:?}");
+    let kv = gb(&placed.terms, "KV cache");
+    assert!((kv - 36.0 * 2.0 * 8.0 * 128.0 * 2.0 * 262_144.0 / 1e9).abs() < 0.01, "{kv}");
 }
 
 #[test]

@@ -33,6 +33,10 @@ fn arguments(spec: &Spec, facts: &Facts, part: &Part) -> Vec<Because<Argument>> 
         "The files on the shared volume, under the name that requests give.",
         [set("--model", format!("/shared/{}", facts.model_path)), set("--served-model-name", &spec.precision.repository)],
     )];
+    if part.role == Role::Encode {
+        args.extend(encoder(spec));
+        return args;
+    }
     args.extend(layout(spec, part));
     args.extend(limits(spec));
     if spec.sees_pictures() {
@@ -41,6 +45,7 @@ fn arguments(spec: &Spec, facts: &Facts, part: &Part) -> Vec<Because<Argument>> 
     args.extend(hybrid(spec));
     args.extend(parsers(spec));
     args.extend(role(spec, part.role));
+    args.extend(encoded_apart(spec, part.role));
     // What the topology needs goes over what the model is better off with.
     let said: Vec<String> = args.iter().flat_map(|because| &because.lines).map(|line| bare(&line.flag)).collect();
     for mut because in own(spec) {
@@ -121,12 +126,54 @@ fn layout(spec: &Spec, part: &Part) -> Vec<Because<Argument>> {
 
 fn limits(spec: &Spec) -> Vec<Because<Argument>> {
     let max_model_len = spec.max_model_len();
-    vec![
+    let mut args = vec![
         because("Tokens of prompt and answer together.", [set("--max-model-len", max_model_len)]),
         because("The rest is for what the engine does not count: NCCL's buffers, CUDA's own.", [set("--gpu-memory-utilization", spec.serve.gpu_memory_utilization)]),
-        because("The repository's config.json names classes of its own (auto_map).", [flag("--trust-remote-code")]),
-        because("Of keys and values: auto is the model's own 16 bits.", [set("--kv-cache-dtype", &spec.precision.kv_cache_dtype.value)]),
-    ]
+    ];
+    args.extend(own_classes(spec));
+    args.push(because("Of keys and values: auto is the model's own 16 bits.", [set("--kv-cache-dtype", &spec.precision.kv_cache_dtype.value)]));
+    args
+}
+
+fn own_classes(spec: &Spec) -> Option<Because<Argument>> {
+    spec.model.own_classes.then(|| because("The repository's config.json names classes of its own (auto_map).", [flag("--trust-remote-code")]))
+}
+
+/// Dynamo's encode worker: of the engine's flags it heeds the model and whether to trust its classes.
+fn encoder(spec: &Spec) -> Vec<Because<Argument>> {
+    let mut args = vec![
+        because("Without it Dynamo serves text only.", [flag("--enable-multimodal")]),
+        because(
+            "Encodes pictures for the other workers: on one GPU, and the others of the node stay idle. Unverified: it was never run on GPUs.",
+            [set("--disaggregation-mode", "encode")],
+        ),
+    ];
+    args.extend(own_classes(spec));
+    args.push(embeddings());
+    args
+}
+
+fn embeddings() -> Because<Argument> {
+    because(
+        "Embeddings go from memory to memory; both ends have to say the same. Dynamo names NIXL no backend for them, so they go by UCX over TCP and not over EFA.",
+        [set("--embedding-transfer-mode", "nixl-write")],
+    )
+}
+
+/// What a worker has to do with pictures that others encode.
+fn encoded_apart(spec: &Spec, role: Role) -> Vec<Because<Argument>> {
+    if !spec.encoded_by_dynamo() {
+        return Vec::new();
+    }
+    let embeds = because("The engine refuses a picture that comes as embeddings, unless told.", [flag("--enable-mm-embeds")]);
+    match role {
+        // It gets the prompt's keys and values, and still says of each picture where it stands: by embeddings of nothing.
+        Role::Decode => vec![embeds],
+        Role::Worker | Role::Prefill => {
+            vec![because("Has pictures encoded by the encode workers, and waits for the first one before it registers.", [flag("--route-to-encoder")]), embeds, embeddings()]
+        }
+        Role::Encode => Vec::new(),
+    }
 }
 
 fn pictures(spec: &Spec) -> Vec<Because<Argument>> {
@@ -149,7 +196,12 @@ fn hybrid(spec: &Spec) -> Vec<Because<Argument>> {
     if let Some(dtype) = &spec.model.mamba_ssm_cache_dtype {
         args.push(because("The state of the Mamba layers loses accuracy in the model's own 16 bits.", [set("--mamba-ssm-cache-dtype", &dtype.value)]));
     }
-    args.push(because("The default for hybrid models has changed with nearly every release of vLLM: said, not assumed.", [flag("--enable-prefix-caching")]));
+    let reason = if spec.is_hybrid() {
+        "The default for hybrid models has changed with nearly every release of vLLM: said, not assumed."
+    } else {
+        "The default of vLLM: said, not assumed."
+    };
+    args.push(because(reason, [flag("--enable-prefix-caching")]));
     args
 }
 

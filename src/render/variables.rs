@@ -75,7 +75,11 @@ fn identity() -> Because<Variable> {
 
 /// As dynamo.vllm registers.
 fn component(part: &Part) -> &'static str {
-    if part.role == Role::Prefill { "prefill" } else { "backend" }
+    match part.role {
+        Role::Prefill => "prefill",
+        Role::Encode => "encode",
+        Role::Worker | Role::Decode => "backend",
+    }
 }
 
 fn network(spec: &Spec, part: &Part) -> Vec<Because<Variable>> {
@@ -102,7 +106,8 @@ fn network(spec: &Spec, part: &Part) -> Vec<Because<Variable>> {
             [variable("NCCL_NET", "Libfabric")],
         ));
     }
-    if spec.serve.topology.splits_prefill() {
+    let moves_keys = matches!(part.role, Role::Prefill | Role::Decode);
+    if moves_keys {
         env.push(variables(
             "Where decode workers ask a prefill worker for the place of its blocks: the address of the pod, which loopback is not.",
             [variable("VLLM_NIXL_SIDE_CHANNEL_HOST", "$(POD_IP)")],
@@ -111,10 +116,12 @@ fn network(spec: &Spec, part: &Part) -> Vec<Because<Variable>> {
             "NIXL's way over EFA: one rail for each GPU's transfers, and no shortcut through shared memory, which other pods do not have (reference deployment).",
             [variable("FI_EFA_ENABLE_SHM_TRANSFER", "0"), variable("NIXL_LIBFABRIC_MAX_RAILS", "1")],
         ));
+    }
+    if moves_keys || spec.encoded_by_dynamo() {
         env.push(variables("What UCX still carries goes over the pod's interface; unset, it tries every card of the node.", [variable("UCX_NET_DEVICES", INTERFACE)]));
-        if spec.is_hybrid() {
-            env.push(variables("The layout of Mamba states that the NIXL connector can move.", [variable("VLLM_SSM_CONV_STATE_LAYOUT", "DS")]));
-        }
+    }
+    if moves_keys && spec.is_hybrid() {
+        env.push(variables("The layout of Mamba states that the NIXL connector can move.", [variable("VLLM_SSM_CONV_STATE_LAYOUT", "DS")]));
     }
     env
 }

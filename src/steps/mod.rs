@@ -6,6 +6,7 @@ mod bench_job;
 mod bench_test;
 mod cidr;
 pub mod cluster;
+mod encoded;
 pub mod explain;
 pub mod facts;
 pub mod filesystem;

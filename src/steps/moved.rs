@@ -18,7 +18,7 @@ use crate::k8s::{Answer, Container, ready};
 /// Decode workers, in every form.
 const DECODE: &str = "app.kubernetes.io/name in (vllm-decode,decode)";
 /// Dynamo's system port.
-const SYSTEM: u16 = 9090;
+pub(super) const SYSTEM: u16 = 9090;
 const BYTES: &str = "vllm:nixl_bytes_transferred_sum";
 /// What comes to an adapter by RDMA, whichever end begins. A node without adapters has no such files.
 const EFA: [&str; 3] =
@@ -29,13 +29,18 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// The pods of the decode workers; none where prompts and answers are computed by the same.
 pub(super) async fn decode_workers(client: &Client, serve: &ServeFacts) -> Result<Vec<Container>, ServiceError> {
+    ready_pods(client, serve, DECODE, |_| true).await
+}
+
+/// The pods with these labels that are ready and of this kind, each by its engine's container.
+pub(super) async fn ready_pods(client: &Client, serve: &ServeFacts, labels: &str, of_kind: fn(&Pod) -> bool) -> Result<Vec<Container>, ServiceError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &serve.namespace);
-    let pods = pods.list(&ListParams::default().labels(DECODE)).await.answer("LIST pods")?.items;
+    let pods = pods.list(&ListParams::default().labels(labels)).await.answer("LIST pods")?.items;
     let of = |pod: &Pod| {
         let container = pod.spec.as_ref()?.containers.first()?.name.clone();
         Some(Container { namespace: serve.namespace.clone(), pod: pod.name_any(), container })
     };
-    Ok(pods.iter().filter(|pod| ready::ready(pod)).filter_map(of).collect())
+    Ok(pods.iter().filter(|pod| ready::ready(pod) && of_kind(pod)).filter_map(of).collect())
 }
 
 /// The test. What cannot be asked is a test that failed.

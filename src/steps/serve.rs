@@ -342,7 +342,11 @@ impl Step for Serve {
     fn notes(&self) -> Vec<String> {
         let spec = &self.deps.spec;
         let (form, reason) = spec.form_with(self.deps.controllers());
-        vec![format!("{} as {form}: {reason}", spec.serve.topology)]
+        let mut notes = vec![format!("{} as {form}: {reason}", spec.serve.topology)];
+        if spec.encoded_by_dynamo() {
+            notes.push("unverified: Dynamo's encode workers were never run with this model on GPUs; each takes one GPU of its node".to_owned());
+        }
+        notes
     }
 
     async fn observe(&self, cx: &Cx) -> anyhow::Result<Seen> {

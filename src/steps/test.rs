@@ -5,11 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use kube::Client;
 
-use super::Deps;
 use super::facts::{ServeFacts, TestFacts};
-use super::moved;
 use super::objects::or_unreachable;
 use super::served::{Ground, Way};
+use super::{Deps, encoded, moved};
 use crate::config::Spec;
 use crate::endpoint::{self, Outcome, TestResult};
 use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, Unit, all_of, table_of};
@@ -126,23 +125,32 @@ fn verdict(outcome: &Outcome, way: &Way, ground: &Ground) -> anyhow::Result<Test
 
 /// What to do about what failed, where that is known.
 pub fn hints(outcome: &Outcome) -> Vec<&'static str> {
-    if outcome.tests.iter().all(|test| test.id != "kv-moved" || test.passed()) {
-        return Vec::new();
+    let failed = |id: &str| outcome.tests.iter().any(|test| test.id == id && !test.passed());
+    let mut hints = Vec::new();
+    if failed("kv-moved") {
+        hints.push("until it is corrected serve without the hand-over: nemo up --topology aggregated");
+        hints.push("nemo explain N29 is about keys and values that do not move, N26 about those that take another way than EFA");
     }
-    vec![
-        "until it is corrected serve without the hand-over: nemo up --topology aggregated",
-        "nemo explain N29 is about keys and values that do not move, N26 about those that take another way than EFA",
-    ]
+    if failed("picture-encoded") {
+        hints.push("pictures go to the encode workers by --route-to-encoder of the workers that read prompts; without encode workers: nemo up --topology aggregated");
+    }
+    hints
 }
 
 /// All tests of what serves; `done` is told of each, and how many there are.
 async fn all(spec: &Spec, client: &Client, serve: &ServeFacts, way: &Way, mut done: impl FnMut(&TestResult, u64)) -> Result<Outcome, ServiceError> {
     let decode = moved::decode_workers(client, serve).await?;
-    let of = TESTS + u64::from(!decode.is_empty());
+    let encode = encoded::encode_workers(client, serve).await?;
+    let of = TESTS + u64::from(!decode.is_empty()) + u64::from(!encode.is_empty());
     let mut outcome = endpoint::run(&way.endpoint, &serve.model, |test| done(test, of)).await;
     // An endpoint that does not answer moves nothing either, and has said why.
     if !decode.is_empty() && outcome.failures().is_empty() {
         let test = moved::test(client, serve, spec, &way.endpoint, &decode).await;
+        done(&test, of);
+        outcome.tests.push(test);
+    }
+    if !encode.is_empty() && outcome.failures().is_empty() {
+        let test = encoded::test(client, serve, &way.endpoint, &encode).await;
         done(&test, of);
         outcome.tests.push(test);
     }

@@ -1,6 +1,6 @@
 //! Every rendered document, from values as a deployment of the default settings would have them.
 
-use nemo::config::{Inputs, Spec, Topology, load};
+use nemo::config::{Inputs, Spec, Topology, load, model};
 use nemo::render::{
     Bench, ChartValues, Facts, Gateway, HelmJob, Installer, Rendered, SHARED, Serving, Storage, Weights, bench, chart_values, gateway, helm_job, installer, namespaces, serving,
     storage, weights,
@@ -27,9 +27,25 @@ pub(crate) fn serving_values(settings: &[(&str, &str)]) -> Serving {
     Serving::new(&spec, facts)
 }
 
-/// The settings of each topology in each form that it has, by the name of its golden folder.
-pub(crate) fn every_form() -> Vec<(String, Vec<(&'static str, &'static str)>)> {
-    let encode_worker = spec(&[]).encode_worker();
+/// Of the models whose pictures Dynamo's encode workers take.
+pub(crate) const ENCODED_BY_DYNAMO: &str = "cosmos-reason2-8b";
+
+/// Settings by a name.
+pub(crate) type Named = (String, Vec<(&'static str, &'static str)>);
+
+/// The settings of each topology in each form that it has, by the name of its golden folder; where pictures are encoded apart, with a model for each way.
+pub(crate) fn every_form() -> Vec<Named> {
+    let by_dynamo = forms_of(ENCODED_BY_DYNAMO).into_iter().map(|(name, mut settings)| {
+        settings.push(("model", ENCODED_BY_DYNAMO));
+        (format!("dynamo-{name}"), settings)
+    });
+    let by_dynamo = by_dynamo.filter(|(_, settings)| spec(settings).encoded_by_dynamo());
+    forms_of(&spec(&[]).model.name).into_iter().chain(by_dynamo).collect()
+}
+
+/// The settings of each topology in each form that the model has, but for its name.
+pub(crate) fn forms_of(name: &str) -> Vec<Named> {
+    let encode_worker = model(name, "test").unwrap().encode_worker.map(|figure| figure.value);
     let every = Topology::ALL.into_iter().flat_map(|topology| topology.forms(encode_worker).into_iter().map(move |form| (topology, form)));
     every.map(|(topology, form)| (format!("{topology}-{form}"), vec![("serve.topology", topology.name()), ("serve.form", form.name()), ("gpu.nodes", "3")])).collect()
 }

@@ -271,6 +271,8 @@ const CASES: &[Case] = &[
     ),
     ("N87", WORKER, "vllm-runtime:1.6.1-efa", "vllm-runtime:1.4.0-efa", ["image", "vLLM 0.26.0", "vLLM 0.29.0 or later"]),
     ("N88", WORKER, "DYN_REQUEST_PLANE, value: tcp", "DYN_REQUEST_PLANE, value: nats", ["env[2].value", "nats", "tcp"]),
+    ("encode-worker", WORKER, "- decode\n", "- encode\n", ["args[6]", "--disaggregation-mode encode for /shared/nvidia/NVIDIA-Nemotron", "no encode worker"]),
+    ("encode-worker", WORKER, "- --enable-multimodal\n", "- --route-to-encoder\n", ["args[4]", "--route-to-encoder without", "--enable-mm-embeds"]),
     ("engine-flag", WORKER, "--enable-multimodal", "--enable-multi-modal", ["args[4]", "--enable-multi-modal", "--enable-multimodal"]),
     ("image-tag", WORKER, "vllm-runtime:1.6.1-efa", "vllm-runtime", ["image", "so latest", "version"]),
     ("image-tag", WORKER, "vllm-runtime:1.6.1-efa", "vllm-runtime:latest", ["image", "latest", "version"]),

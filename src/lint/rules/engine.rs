@@ -1,5 +1,6 @@
 //! What the engine and the frontend are told.
 
+use crate::config::EncodeWorker;
 use crate::lint::finding::Severity;
 use crate::lint::path;
 use crate::lint::rule::{Check, Found, Rule, Seen};
@@ -45,6 +46,14 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         cause: "NATS takes 1 MB a message, and a picture in base64 is more: requests with pictures fail.",
         fix: "DYN_REQUEST_PLANE=tcp, on the frontend too.",
         check: Check::Container(request_plane),
+    },
+    Rule {
+        id: "encode-worker",
+        title: "an encode worker that does not know the model, or a worker that refuses what it sends",
+        severity: Severity::Error,
+        cause: "Dynamo's encode worker loads a model that it does not know, and ends with NotImplementedError; what it sends the engine refuses in every request, unless told.",
+        fix: "Dynamo's encode workers for models of the Qwen-VL family; --enable-mm-embeds beside --route-to-encoder.",
+        check: Check::Container(encode),
     },
     Rule {
         id: "engine-flag",
@@ -123,6 +132,21 @@ fn request_plane(seen: &Seen<'_>, container: &Container<'_>, found: &mut Found<'
     let beside = || crate::lint::workload::pods(seen.document).iter().flat_map(|pod| &pod.containers).any(|container| found.known.vision(&container.line));
     if found.known.vision(line) || beside() {
         found.add(at, "request plane nats for a model that takes pictures", "tcp").replace("nats", "tcp");
+    }
+}
+
+fn encode(_: &Seen<'_>, container: &Container<'_>, found: &mut Found<'_>) {
+    let line = &container.line;
+    if let Some(flag) = line.flag(&["--route-to-encoder"])
+        && line.flag(&["--enable-mm-embeds"]).is_none()
+    {
+        found.add(&flag.path, "--route-to-encoder without --enable-mm-embeds", "--enable-mm-embeds beside it");
+    }
+    let unknown = |model: &&str| found.known.model(model).is_some_and(|(model, ..)| model.encode_worker.as_ref().is_none_or(|worker| worker.value != EncodeWorker::Dynamo));
+    if let Some(flag) = line.flag(&["--disaggregation-mode"]).filter(|flag| flag.value.as_deref() == Some("encode"))
+        && let Some(model) = line.model().filter(unknown)
+    {
+        found.add(&flag.path, format!("--disaggregation-mode encode for {model}"), "a model that Dynamo's encode worker knows, or no encode worker");
     }
 }
 
