@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("k8s", &["error", "secret"]),
     ("lint", &["config", "error"]),
     ("registry", &["error", "secret"]),
-    ("render", &["config", "error", "lint", "steps"]),
+    ("render", &["agent", "config", "error", "lint", "steps"]),
     ("secret", &[]),
     ("slo", &["bench"]),
     ("steps", &["agent", "aws", "bench", "config", "endpoint", "engine", "error", "explain", "hub", "k8s", "lint", "registry", "render", "secret"]),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use nemo::agent::fetch::{FetchPlan, PlanFile, Said};
+use nemo::agent::fetch::{FetchPlan, PlanFile, ReadBack, ReadRate, Said};
 use nemo::hub::Hub;
 use nemo::secret::Secret;
 use reqwest::Method;
@@ -89,6 +89,7 @@ impl SandboxHub {
             connections: 4,
             stall_s: 1,
             piece: 4 * MB,
+            read_back: ReadBack { streams: 4, at_least: 16 * MB, at_most: 32 * MB },
             files,
         }
     }
@@ -250,6 +251,34 @@ async fn several_workers_share_the_files_and_the_last_one_writes_the_manifest() 
     std::fs::write(&victim, bytes).unwrap();
     assert_done(&hub.agent(&plan, 0, "hf_sandbox_member").output().unwrap());
     assert_whole(&hub, &plan);
+}
+
+/// What the agent said about the read rate.
+fn rates(output: &Output) -> Vec<ReadRate> {
+    said(output).into_iter().filter_map(|said| if let Said::Read(rate) = said { Some(rate) } else { None }).collect()
+}
+
+#[tokio::test]
+async fn the_read_rate_is_measured_once_by_whoever_ends_last_and_moves_only_with_the_files() {
+    let hub = SandboxHub::start().await;
+    let mut plan = hub.plan("sandbox/medium-model", 2).await;
+    let first = hub.agent(&plan, 0, "hf_sandbox_member").output().unwrap();
+    assert_done(&first);
+    assert_eq!(rates(&first), [], "others may still write");
+    let second = hub.agent(&plan, 1, "hf_sandbox_member").output().unwrap();
+    assert_done(&second);
+    let measured = rates(&second);
+    assert!(matches!(measured.as_slice(), [ReadRate { mb_s: 1.., streams: 4, on }] if on.starts_with("20")), "{measured:?}");
+    // Told again, every worker says the same: what serves is made from it.
+    for index in [0, 1] {
+        assert_eq!(rates(&hub.agent(&plan, index, "hf_sandbox_member").output().unwrap()), measured);
+    }
+    // Too small to tell: caches would be measured.
+    std::fs::remove_file(hub.root().join(&plan.folder).join(".nemo-read-rate.json")).unwrap();
+    plan.read_back = ReadBack::by(4);
+    let output = hub.agent(&plan, 0, "hf_sandbox_member").output().unwrap();
+    assert_done(&output);
+    assert_eq!(rates(&output), []);
 }
 
 #[tokio::test]

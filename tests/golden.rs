@@ -18,6 +18,8 @@ use serde_json::Value;
 mod documents;
 #[path = "golden/gateway.rs"]
 mod gateway;
+#[path = "golden/read_rate.rs"]
+mod read_rate;
 #[path = "golden/stacks.rs"]
 mod stacks;
 

@@ -6,6 +6,7 @@ mod file;
 mod journal;
 mod link;
 mod plan;
+mod rate;
 mod record;
 mod say;
 
@@ -18,7 +19,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub use plan::{FetchPlan, PlanFile};
+pub use plan::{FetchPlan, PlanFile, ReadBack};
+pub use rate::ReadRate;
 pub use say::Said;
 
 use self::file::Worker;
@@ -73,6 +75,14 @@ async fn fetch(plan: &FetchPlan, place: &Place, token: Option<Secret>, tally: Ar
     saying.abort();
     fetched?;
     let complete = worker.records.complete(plan)?;
+    if complete {
+        // Nobody writes any more. The files are there whether or not anybody knows how fast they are read.
+        match rate::of(plan, &folder).await {
+            Ok(Some(rate)) => tally.say(&Said::Read(rate)),
+            Ok(None) => {}
+            Err(error) => tally.retrying("measuring how fast the volume reads", &format!("{error:#}"), 1),
+        }
+    }
     tally.finish(complete);
     Ok(())
 }

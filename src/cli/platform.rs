@@ -6,7 +6,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use super::{Access, Global, Session, Settings};
-use crate::config::Spec;
+use crate::config::{Spec, VersionCell, unverified_of_platform};
 use crate::engine::step::StepId;
 use crate::error::Failure;
 use crate::steps::platform::{PartStanding, standing};
@@ -39,6 +39,8 @@ pub(super) struct Answer {
     set: String,
     /// What belongs together in it: name and version.
     versions: Vec<(String, String)>,
+    /// What of it nobody has read at a source.
+    unverified: Vec<String>,
     parts: Vec<PartStanding>,
 }
 
@@ -51,7 +53,11 @@ impl fmt::Display for Answer {
         for part in &self.parts {
             table.add_row([&part.part, part.wanted.as_ref().unwrap_or(&String::new()), part.there.as_ref().unwrap_or(&String::new()), &part.state]);
         }
-        write!(f, "{table}")
+        writeln!(f, "{table}")?;
+        if !self.unverified.is_empty() {
+            write!(f, "\nNobody has read these at a source (unverified):\n  {}", self.unverified.join("\n  "))?;
+        }
+        Ok(())
     }
 }
 
@@ -59,9 +65,10 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     let Command::Status { settings } = args.command;
     let session = Session::open(global, &settings, Access::Read).await?;
     let parts = look(&session).await;
-    let (deployment, set, versions) = (session.spec.name.clone(), session.spec.platform_name.clone(), versions(&session.spec));
+    let spec = session.spec.clone();
     session.finish().await;
-    ui::answer(global.manner(), &Answer { kind: "platform", deployment, set, versions, parts: parts? });
+    let (deployment, set, versions, unverified) = (spec.name.clone(), spec.platform_name.clone(), versions(&spec), unverified_of_platform(&spec));
+    ui::answer(global.manner(), &Answer { kind: "platform", deployment, set, versions, unverified, parts: parts? });
     Ok(())
 }
 
@@ -71,17 +78,20 @@ async fn look(session: &Session) -> Result<Vec<PartStanding>, Failure> {
     Ok(standing(&deps, &walk.facts).await?)
 }
 
+/// What is locked; charts are among the parts, with what is there of them.
 fn versions(spec: &Spec) -> Vec<(String, String)> {
     let set = &spec.platform;
     let named = [
         ("Kubernetes", Some(&set.kubernetes)),
         ("Dynamo", Some(&set.dynamo)),
         ("vLLM", Some(&set.vllm)),
-        ("EFA installer", set.efa_installer.as_ref()),
+        ("EFA installer", Some(&set.efa_installer)),
+        ("aws-ofi-nccl", Some(&set.aws_ofi_nccl)),
         ("Grove", set.grove.as_ref()),
         ("KAI", set.kai_scheduler.as_ref()),
         ("aiperf", Some(&set.aiperf)),
+        ("EKS add-ons", Some(&set.addons.versions)),
     ];
-    let of = |(name, cell): (&str, Option<&crate::config::VersionCell>)| (name.to_owned(), cell.map_or_else(|| "not known".to_owned(), |cell| cell.version.clone()));
+    let of = |(name, cell): (&str, Option<&VersionCell>)| (name.to_owned(), cell.map_or_else(|| "not known".to_owned(), |cell| cell.version.clone()));
     named.into_iter().map(of).collect()
 }

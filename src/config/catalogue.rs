@@ -108,9 +108,10 @@ pub struct PlatformSet {
     pub dynamo: VersionCell,
     pub vllm: VersionCell,
     pub aiperf: VersionCell,
-    /// In the serving image or beside it, and not installed by nemo; `None`: not known for this set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub efa_installer: Option<VersionCell>,
+    /// In the serving image.
+    pub efa_installer: VersionCell,
+    pub aws_ofi_nccl: VersionCell,
+    /// `None`: none is known that goes with this set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grove: Option<VersionCell>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,6 +176,8 @@ pub struct ChartSource {
 #[serde(deny_unknown_fields)]
 pub struct Addons {
     pub names: Vec<String>,
+    /// Which versions of them are taken.
+    pub versions: VersionCell,
 }
 
 fn yes() -> bool {

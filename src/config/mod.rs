@@ -40,4 +40,4 @@ pub use overlay::{Overlay, OverlayFile};
 pub use pins::{AddonPin, ChartPin, ImagePin, Pins, Prices, WeightFile, WeightsPin};
 pub use spec::{BenchSpec, GpuSpec, HubSpec, ImagesSpec, NetworkSpec, RenderSpec, ServeSpec, Spec, StorageSpec, SystemSpec, WaitSpec, WeightsSpec};
 pub use topology::{Controllers, EncodeWorker, Form, FormSetting, Role, Topology, refusal};
-pub use unverified::{unverified, unverified_of_fit};
+pub use unverified::{unverified, unverified_of_fit, unverified_of_platform};

@@ -32,6 +32,13 @@ pub fn unverified(spec: &Spec) -> Vec<String> {
     found
 }
 
+/// Those of the set of versions.
+pub fn unverified_of_platform(spec: &Spec) -> Vec<String> {
+    let mut found = Vec::new();
+    cells(&spec.platform_name, &serde_json::to_value(&spec.platform).unwrap_or_default(), &mut found);
+    found
+}
+
 /// Those that the fit uses: of the model, the precision, the GPUs' memory, and what is assumed.
 pub fn unverified_of_fit(spec: &Spec, assumptions: &Assumptions) -> Vec<String> {
     let mut found = Vec::new();
@@ -73,5 +80,34 @@ fn shown(figure: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(words) => words.iter().map(shown).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::{Inputs, load};
+    use super::*;
+
+    fn spec(set: &str) -> Spec {
+        // One that both sets can load.
+        let flags = [("platform.set", set), ("model", "nemotron-3-ultra")].map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+        load(&Inputs { working_folder: std::env::temp_dir().join("nowhere"), flags, ..Inputs::default() }).unwrap().0
+    }
+
+    #[test]
+    fn every_set_locks_what_belongs_together_and_says_what_was_not_read() {
+        for (set, unsure) in [("1.4", false), ("1.6", true)] {
+            let spec = spec(set);
+            let said = unverified_of_platform(&spec);
+            let cells = [("efa_installer", Some(&spec.platform.efa_installer)), ("aws_ofi_nccl", Some(&spec.platform.aws_ofi_nccl)), ("grove", spec.platform.grove.as_ref())];
+            for (name, cell) in cells.into_iter().chain([("kai_scheduler", spec.platform.kai_scheduler.as_ref())]) {
+                let cell = cell.unwrap_or_else(|| panic!("{set} names no {name}"));
+                assert!(cell.source.is_some() && cell.read.is_some(), "{set} {name}");
+                assert_eq!(said.contains(&format!("{set} {name} ({})", cell.version)), unsure, "{set} {name}: {said:?}");
+            }
+            // The plan and the check say no less.
+            let all = unverified(&spec);
+            assert!(said.iter().all(|cell| all.contains(&format!("platform {cell}"))), "{said:?}\n{all:?}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use super::environment::{Rendered, Templates, Text};
 use super::gateway::Gateway;
 use super::patch;
 use super::variables;
+use crate::agent::fetch::ReadRate;
 use crate::config::{self, Controllers, Form, NodeLabel, Overlay, Part, Role, Spec, Topology};
 
 /// Seconds from the last byte read until the engine takes requests: profiling, compilation, CUDA graphs. Assumed; kernels that are
@@ -29,6 +30,8 @@ pub struct Facts {
     /// Below the volume's root.
     pub model_path: String,
     pub weight_bytes: u64,
+    /// What a read of the weights gave.
+    pub read: ReadRate,
     pub capacity_gib: u32,
     /// EFA adapters that a GPU node really allocates; the catalogue's figure where nobody has looked.
     pub efa: Option<u32>,
@@ -45,6 +48,7 @@ impl Facts {
             claim: "shared".to_owned(),
             model_path: format!("models/{}/{:040}", spec.precision.repository, 0),
             weight_bytes,
+            read: ReadRate::default(),
             capacity_gib: config::capacity_gib(spec.storage.capacity_gib, weight_bytes).map_err(anyhow::Error::msg)?,
             efa: None,
             controllers: spec.controllers(),
@@ -88,7 +92,10 @@ pub struct Serving {
     pub claim: String,
     pub served_model_name: String,
     pub weights_gb: u64,
+    /// What the time for loading is computed from.
     pub read_mb_s: u64,
+    /// Which rate that is.
+    pub read_reason: String,
     /// Workers that read the weights at the same time.
     pub readers: u64,
     pub engine_start_s: u64,
@@ -102,7 +109,7 @@ impl Serving {
     pub fn new(spec: &Spec, facts: Facts) -> Self {
         // The catalogue's figure is the floor: what was counted may be a part.
         let weights_gb = u64::from(spec.precision.weights_gb.value).max(facts.weight_bytes / 1_000_000_000);
-        let read_mb_s = (u64::from(spec.storage.throughput) * u64::from(facts.capacity_gib) / 1024).max(1);
+        let (read_mb_s, read_reason) = read_rate(u64::from(spec.storage.throughput) * u64::from(facts.capacity_gib) / 1024, &facts.read);
         let parts = spec.parts();
         let readers = parts.iter().map(|part| u64::from(part.replicas * if part.data_parallel_size > 1 { part.nodes } else { 1 })).sum::<u64>().max(1);
         let startup_s = 2 * readers * weights_gb * 1000 / read_mb_s + ENGINE_START_S;
@@ -134,11 +141,24 @@ impl Serving {
             served_model_name: spec.precision.repository.clone(),
             weights_gb,
             read_mb_s,
+            read_reason,
             readers,
             engine_start_s: ENGINE_START_S,
             startup_s,
             startup_failures: startup_s.div_ceil(STARTUP_PERIOD_S),
         }
+    }
+}
+
+/// The MB/s that are counted on, and why these: the slower of what the file system is provisioned for and what was measured. More than
+/// provisioned is a burst or a server's cache, which a later start may not have. A slow read, as from a system node's smaller network, only
+/// makes the probe more patient.
+fn read_rate(provisioned: u64, measured: &ReadRate) -> (u64, String) {
+    let (provisioned, ReadRate { mb_s, streams, on }) = (provisioned.max(1), measured);
+    match *mb_s {
+        0 => (provisioned, "what the file system is provisioned for, since nothing was measured".into()),
+        slower if slower < provisioned => (slower, format!("measured on {on} with {streams} streams, of {provisioned} MB/s provisioned")),
+        faster => (provisioned, format!("what the file system is provisioned for; the {faster} MB/s measured on {on} are burst or cache")),
     }
 }
 
@@ -238,4 +258,23 @@ fn workloads(templates: &Templates, values: &Serving) -> anyhow::Result<Vec<Text
         files.push(Text { file: file(component.role), ..templates.render(template, &one)? });
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slower_rate_counts_and_what_is_more_than_provisioned_does_not() {
+        for (provisioned, measured, counts, reason) in [
+            (292, 0, 292, "nothing was measured"),
+            (292, 180, 180, "measured on 2026-12-01 with 8 streams, of 292 MB/s provisioned"),
+            (292, 292, 292, "the 292 MB/s measured on 2026-12-01 are burst or cache"),
+            (292, 5200, 292, "the 5200 MB/s measured on 2026-12-01 are burst or cache"),
+            (0, 0, 1, "provisioned"),
+        ] {
+            let (rate, why) = read_rate(provisioned, &ReadRate { mb_s: measured, streams: 8, on: "2026-12-01".into() });
+            assert!(rate == counts && why.contains(reason), "{provisioned}, {measured}: {rate}, {why}");
+        }
+    }
 }

@@ -165,7 +165,10 @@ impl World {
             (StepId::Cluster, table_of(&cluster()).unwrap()),
             (StepId::Images, table_of(&ImagesFacts { stored: BTreeMap::from([stored("agent"), stored("vllm-runtime")]) }).unwrap()),
             (StepId::Storage, table_of(&StorageFacts { namespace: "nemo".into(), claim: "shared".into(), volume: "v".into() }).unwrap()),
-            (StepId::Weights, table_of(&WeightsFacts { path: "models/m/1".into(), revision: "1".into(), files: 1, bytes: 1 }).unwrap()),
+            (
+                StepId::Weights,
+                table_of(&WeightsFacts { path: "models/m/1".into(), revision: "1".into(), files: 1, bytes: 1, read: crate::agent::fetch::ReadRate::default() }).unwrap(),
+            ),
             (StepId::Serve, table_of(&ServeFacts { namespace: "nemo".into(), service: "frontend".into(), port: 8000, model: "m".into(), exposed: Vec::new() }).unwrap()),
             (StepId::Test, toml::Table::new()),
         ];

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::fetch::ReadRate;
 use crate::config::Expose;
 
 /// A subnet of ours.
@@ -104,6 +105,9 @@ pub struct WeightsFacts {
     pub revision: String,
     pub files: u64,
     pub bytes: u64,
+    /// Always written, since facts only add to each other.
+    #[serde(default)]
+    pub read: ReadRate,
 }
 
 /// Noted by `serve`.

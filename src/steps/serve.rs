@@ -69,6 +69,7 @@ impl Inputs {
             claim: self.storage.claim.clone(),
             model_path: self.weights.path.clone(),
             weight_bytes: bytes,
+            read: self.weights.read.clone(),
             capacity_gib: self.filesystem.capacity_gib,
             efa: deps.efa(),
             controllers: deps.controllers(),

@@ -12,7 +12,7 @@ use super::Deps;
 use super::facts::{FilesystemFacts, ImagesFacts, StorageFacts, Stored, WeightsFacts};
 use super::objects::{Objects, or_unreachable, steady};
 use super::weights_job::{self, Note, Progress, WeightsJob};
-use crate::agent::fetch::{FetchPlan, PlanFile};
+use crate::agent::fetch::{FetchPlan, PlanFile, ReadBack, ReadRate};
 use crate::engine::event::EventKind;
 use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, Unit, all_of, part_of, table_of};
 use crate::engine::wait::Look;
@@ -51,9 +51,9 @@ impl Weights {
         format!("models/{}/{}", pin.repository, pin.revision)
     }
 
-    fn facts(&self) -> WeightsFacts {
+    fn facts(&self, read: ReadRate) -> WeightsFacts {
         let pin = &self.deps.pins.weights;
-        WeightsFacts { path: self.folder(), revision: pin.revision.clone(), files: pin.files.len() as u64, bytes: pin.bytes }
+        WeightsFacts { path: self.folder(), revision: pin.revision.clone(), files: pin.files.len() as u64, bytes: pin.bytes, read }
     }
 
     fn plan(&self) -> FetchPlan {
@@ -68,6 +68,8 @@ impl Weights {
             connections: spec.weights.connections,
             stall_s: spec.weights.stall_s,
             piece: FetchPlan::PIECE,
+            // Each GPU of a node has a rank that reads.
+            read_back: ReadBack::by(spec.gpus()),
             files: files.collect(),
         }
     }
@@ -224,11 +226,13 @@ impl Step for Weights {
         }
         self.objects(KINDS).apply(cx, &ground.client, &documents, wait).await?;
         self.follow(cx, &job).await?;
-        let note = job.note(&self.inputs(), &ground.filesystem.id, &self.facts())?;
+        // Only now all of them have said their last. Logs that are gone say nothing, and then nothing is known.
+        let facts = self.facts(job.said().await.map(|said| said.read).unwrap_or_default());
+        let note = job.note(&self.inputs(), &ground.filesystem.id, &facts)?;
         let note = self.objects(KINDS).documents(vec![note])?;
         self.objects(KINDS).apply(cx, &ground.client, &note, wait).await?;
         self.objects(TOKEN).remove(cx, wait).await?;
-        table_of(&self.facts())
+        table_of(&facts)
     }
 
     /// The files go with the file system.

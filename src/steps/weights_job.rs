@@ -8,7 +8,7 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 
 use super::facts::WeightsFacts;
-use crate::agent::fetch::Said;
+use crate::agent::fetch::{ReadRate, Said};
 use crate::engine::step::Digest;
 use crate::error::{Advice, Kind, ServiceError, fail};
 use crate::k8s::ready::{self, Readiness};
@@ -49,6 +49,8 @@ pub(super) struct Progress {
     pub(super) total: u64,
     pub(super) bytes_per_second: u64,
     pub(super) retries: Vec<Retry>,
+    /// What a read of the files gave, if one was made.
+    pub(super) read: ReadRate,
     failed: Option<Said>,
 }
 
@@ -74,6 +76,7 @@ impl Progress {
             match said {
                 Said::Retrying { what, why, attempt } => self.retries.push(Retry { what: what.clone(), why: why.clone(), attempt: *attempt }),
                 Said::Failed { .. } => self.failed = Some(said.clone()),
+                Said::Read(rate) => self.read = rate.clone(),
                 Said::Progress { .. } | Said::Done { .. } => {}
             }
         }
@@ -122,7 +125,8 @@ impl WeightsJob {
         let data = found.data.unwrap_or_default();
         let text = |key: &str| data.get(key).cloned().unwrap_or_default();
         let number = |key: &str| text(key).parse().unwrap_or_default();
-        let facts = WeightsFacts { path: text("path"), revision: text("revision"), files: number("files"), bytes: number("bytes") };
+        let read = ReadRate { mb_s: number("read_mb_s"), streams: text("read_streams").parse().unwrap_or_default(), on: text("read_on") };
+        let facts = WeightsFacts { path: text("path"), revision: text("revision"), files: number("files"), bytes: number("bytes"), read };
         Ok(Note::Made { inputs: Digest(text("inputs")), filesystem: text("filesystem"), facts })
     }
 
@@ -134,6 +138,7 @@ impl WeightsJob {
             "data": {
                 "inputs": inputs.0, "filesystem": filesystem, "path": facts.path, "revision": facts.revision,
                 "files": facts.files.to_string(), "bytes": facts.bytes.to_string(),
+                "read_mb_s": facts.read.mb_s.to_string(), "read_streams": facts.read.streams.to_string(), "read_on": facts.read.on,
             },
         });
         Ok(Rendered { file: "weights.yaml", text: serde_json::to_string_pretty(&manifest)?, manifests: vec![manifest], overlays: Vec::new() })

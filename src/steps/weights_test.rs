@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::Deps;
 use super::facts::{ClusterFacts, FilesystemFacts, ImagesFacts, StorageFacts, Stored, WeightsFacts};
 use super::weights::Weights;
-use crate::agent::fetch::{FetchPlan, Said};
+use crate::agent::fetch::{FetchPlan, ReadRate, Said};
 use crate::aws::Aws;
 use crate::config::{self, Pins, WeightFile, WeightsPin};
 use crate::engine::clock;
@@ -38,11 +38,17 @@ enum Pod {
     Lasts,
 }
 
+fn rate(mb_s: u64) -> ReadRate {
+    ReadRate { mb_s, streams: 8, on: "2026-12-01".into() }
+}
+
 /// Objects by path, the log of the pod, every write in order.
 #[derive(Default)]
 struct Server {
     objects: BTreeMap<String, Value>,
     log: String,
+    /// MB/s that the pod measures.
+    reads: Option<u64>,
     writes: Vec<String>,
 }
 
@@ -87,7 +93,11 @@ impl Server {
             Pod::IsRefused => Said::Failed { exit_code: 11, why: "the hub says 403".into(), hints: vec!["ask for access".into()] },
             Pod::Lasts => Said::Progress { done: 1, total: plan.files[0].size, files: 0, of: 1, bytes_per_second: 1 },
         };
-        self.log = serde_json::to_string(&said).unwrap();
+        let said = match self.reads {
+            Some(mb_s) if pod == Pod::Ends => vec![Said::Read(rate(mb_s)), said],
+            _ => vec![said],
+        };
+        self.log = said.iter().map(|said| serde_json::to_string(said).unwrap() + "\n").collect();
         let condition = match pod {
             Pod::Ends => json!([{"type": "Complete", "status": "True"}]),
             Pod::IsRefused => json!([{"type": "Failed", "status": "True", "message": "pod failure policy"}]),
@@ -223,13 +233,28 @@ fn cluster() -> ClusterFacts {
 async fn made_once_and_the_token_is_there_only_as_long_as_it_is_needed() {
     let world = World::new();
     let (verdict, ended, writes) = world.up(Pod::Ends).await;
-    assert_eq!(ended.unwrap(), WeightsFacts { path: "models/nvidia/x/a".into(), revision: "a".into(), files: 1, bytes: 7 });
+    assert_eq!(ended.unwrap(), WeightsFacts { path: "models/nvidia/x/a".into(), revision: "a".into(), files: 1, bytes: 7, read: ReadRate::default() });
     assert_eq!(verdict, "create");
     assert_eq!(writes, ["PATCH secrets/hub-token", "PATCH configmaps/weights", "PATCH jobs/weights", "PATCH configmaps/weights-done", "DELETE secrets/hub-token"]);
     let shown = world.server.lock().unwrap().objects.values().map(Value::to_string).collect::<String>();
     assert!(!shown.contains(TOKEN), "the token is in no object any more, nor ever in the pod's");
     let (verdict, ended, writes) = world.up(Pod::Ends).await;
     assert_eq!((verdict.as_str(), ended.unwrap().bytes, writes.len()), ("keep", 7, 0));
+}
+
+#[tokio::test]
+async fn what_was_measured_is_noted_once_and_a_log_of_later_changes_nothing() {
+    let world = World::new();
+    world.server.lock().unwrap().reads = Some(180);
+    assert_eq!(world.up(Pod::Ends).await.1.unwrap().read, rate(180));
+    let note = world.server.lock().unwrap().objects[NOTE]["data"].clone();
+    assert_eq!((&note["read_mb_s"], &note["read_streams"], &note["read_on"]), (&json!("180"), &json!("8"), &json!("2026-12-01")));
+    world.server.lock().unwrap().log = serde_json::to_string(&Said::Read(rate(90))).unwrap();
+    let (verdict, ended, writes) = world.up(Pod::Ends).await;
+    assert_eq!((verdict.as_str(), ended.unwrap().read, writes.len()), ("keep", rate(180), 0));
+    // A note from before anything was measured.
+    world.server.lock().unwrap().objects.get_mut(NOTE).unwrap()["data"].as_object_mut().unwrap().retain(|key, _| !key.starts_with("read_"));
+    assert_eq!(world.up(Pod::Ends).await.1.unwrap().read, ReadRate::default());
 }
 
 #[tokio::test]

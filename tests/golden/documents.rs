@@ -1,5 +1,6 @@
 //! Every rendered document, from values as a deployment of the default settings would have them.
 
+use nemo::agent::fetch::ReadRate;
 use nemo::config::{Inputs, Spec, Topology, load, model};
 use nemo::render::{
     Bench, ChartValues, Facts, Gateway, HelmJob, Installer, Rendered, SHARED, Serving, Storage, Weights, bench, chart_values, gateway, helm_job, installer, namespaces, serving,
@@ -14,12 +15,18 @@ pub(crate) fn spec(settings: &[(&str, &str)]) -> Spec {
 
 /// What its serving manifests are made from.
 pub(crate) fn serving_values(settings: &[(&str, &str)]) -> Serving {
+    serving_values_at(settings, ReadRate::default())
+}
+
+/// The same, where a read of the weights gave this.
+pub(crate) fn serving_values_at(settings: &[(&str, &str)], read: ReadRate) -> Serving {
     let spec = spec(settings);
     let facts = Facts {
         image: "123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/vllm-runtime@sha256:00000000000000000000000000000000000000000000000000000000000000aa".into(),
         claim: "shared".into(),
         model_path: format!("models/{}/0123456789abcdef0123456789abcdef01234567", spec.precision.repository),
         weight_bytes: 0,
+        read,
         capacity_gib: 1200,
         efa: None,
         controllers: spec.controllers(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use nemo::agent::fetch::ReadRate;
 use nemo::aws::Aws;
 use nemo::config::{Inputs, Pins, Spec, load};
 use nemo::engine::event::Events;
@@ -106,7 +107,7 @@ impl Deployment {
                 table(&FilesystemFacts { id: self.file_system.clone(), dns_name, mount_name: "y".into(), capacity_gib: 1200 })
             }
             StepId::Storage => table(&StorageFacts { namespace: "nemo".into(), claim: "shared".into(), volume: "nemo-shared".into() }),
-            StepId::Weights => table(&WeightsFacts { path: "models/m".into(), revision: "r".into(), files: 1, bytes: 1 }),
+            StepId::Weights => table(&WeightsFacts { path: "models/m".into(), revision: "r".into(), files: 1, bytes: 1, read: ReadRate::default() }),
             _ => toml::Table::new(),
         }
     }

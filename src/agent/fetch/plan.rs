@@ -27,7 +27,27 @@ pub struct FetchPlan {
     /// Bytes of one request.
     #[serde(default = "piece")]
     pub piece: u64,
+    pub read_back: ReadBack,
     pub files: Vec<PlanFile>,
+}
+
+/// How the read rate is measured once every file is there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadBack {
+    /// That read at once, as the ranks of an engine do.
+    pub streams: u32,
+    /// A largest file with fewer bytes says more about caches than about the volume: nothing is measured.
+    pub at_least: u64,
+    /// Bytes that are read.
+    pub at_most: u64,
+}
+
+impl ReadBack {
+    /// So much that it takes seconds on any file system that weights are served from.
+    pub fn by(streams: u32) -> Self {
+        Self { streams, at_least: 1_000_000_000, at_most: 8_000_000_000 }
+    }
 }
 
 /// One file.
@@ -121,6 +141,7 @@ mod tests {
             connections: 1,
             stall_s: 1,
             piece: FetchPlan::PIECE,
+            read_back: ReadBack::by(8),
             files,
         }
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::rate::ReadRate;
 use crate::engine::clock;
 
 /// One line.
@@ -17,6 +18,8 @@ pub enum Said {
     Progress { done: u64, total: u64, files: u64, of: u64, bytes_per_second: u64 },
     /// Something was tried again.
     Retrying { what: String, why: String, attempt: u32 },
+    /// How fast the volume reads; said by whoever found everything there.
+    Read(ReadRate),
     /// The share is there and checked; `complete`: the shares of all workers are.
     Done { bytes: u64, files: u64, seconds: f64, complete: bool },
     /// It was given up.

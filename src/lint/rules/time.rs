@@ -24,7 +24,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     },
 ];
 
-/// Annotation of manifests of ours: what the file system was planned to deliver, in MB/s.
+/// Annotation of manifests of ours: what their patience was computed from, in MB/s: measured, or what the file system is provisioned for.
 const READ_RATE: &str = "nemo.dev/read-mb-s";
 
 /// Seconds until the kubelet kills a container that has not started.
