@@ -23,7 +23,7 @@ mod read_rate;
 #[path = "golden/stacks.rs"]
 mod stacks;
 
-use documents::{ENCODED_BY_DYNAMO, every_form, everything, forms_of, serving_values, spec, values_of};
+use documents::{every_form, everything, forms_of, serving_values, spec, values_of};
 
 /// All that helm gets values for.
 const CHARTS: [&str; 4] = ["lws", "nvidia-device-plugin", "aws-efa-k8s-device-plugin", "dynamo-platform"];
@@ -116,6 +116,7 @@ type Flags = BTreeMap<String, (String, Vec<String>)>;
 /// Read once: thousands of command lines are put to it.
 static FRONTEND: LazyLock<Flags> = LazyLock::new(|| flags(&[("dynamo.frontend", "1.6.1")]));
 static ENGINE: LazyLock<Flags> = LazyLock::new(|| flags(&[("dynamo.vllm", "1.6.1"), ("vllm", "0.31.0")]));
+static SERVER: LazyLock<Flags> = LazyLock::new(|| flags(&[("vllm", "0.31.0"), ("vllm-serve", "0.31.0")]));
 
 /// What the parsers of these programs take, in the versions of the platform.
 fn flags(programs: &[(&str, &str)]) -> Flags {
@@ -134,9 +135,19 @@ fn manifests(settings: &[(&str, &str)]) -> Vec<Value> {
     serving(&serving_values(settings)).unwrap().into_iter().flat_map(|rendered| rendered.manifests).collect()
 }
 
-/// Every container that runs a module of Dynamo, wherever it is in the manifests.
+/// `dynamo.vllm`, `dynamo.frontend`, `vllm serve`: what of these a container runs.
+fn program(container: &Value) -> Option<&str> {
+    let command = container["command"].as_array()?.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
+    match command.as_slice() {
+        ["vllm", "serve"] => Some("vllm serve"),
+        ["python3", "-m", module] => Some(module),
+        _ => None,
+    }
+}
+
+/// Every container that runs Dynamo or vLLM, wherever it is in the manifests.
 fn containers(value: &Value, found: &mut Vec<Value>) {
-    if value["command"].as_array().is_some_and(|command| command.iter().any(|word| word.as_str().is_some_and(|word| word.starts_with("dynamo.")))) {
+    if program(value).is_some() {
         found.push(value.clone());
     }
     match value {
@@ -165,9 +176,14 @@ fn words(value: &Value) -> Vec<&str> {
 
 /// Does the parser take it? In its words if not.
 fn refused(program: &str, args: &[&str]) -> Option<String> {
-    let known = if program == "dynamo.frontend" { &*FRONTEND } else { &*ENGINE };
+    let known = match program {
+        "dynamo.frontend" => &*FRONTEND,
+        "vllm serve" => &*SERVER,
+        _ => &*ENGINE,
+    };
     let mut seen = Vec::new();
-    let mut args = args.iter().peekable();
+    // `vllm serve` has the model as its first word.
+    let mut args = args.iter().skip(usize::from(program == "vllm serve")).peekable();
     while let Some(flag) = args.next() {
         let Some((takes, choices)) = known.get(*flag) else { return Some(format!("the parser of this version has no {flag}")) };
         let mut values = Vec::new();
@@ -203,7 +219,7 @@ fn the_real_parsers_accept_every_command_line() {
         let found = containers_of(&settings);
         assert!(found.len() >= 2, "{name}");
         for container in found {
-            let program = words(&container["command"])[2];
+            let program = program(&container).unwrap();
             assert_eq!(refused(program, &words(&container["args"])), None, "{name}: {program}");
         }
     }
@@ -221,11 +237,14 @@ fn every_model_renders_and_its_command_lines_are_accepted() {
                 let flags = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
                 if let Err(error) = load(&Inputs { working_folder: folder.clone(), file: None, env: Vec::new(), flags }) {
                     let words = error.to_string();
-                    assert!(words.contains("takes 16 GPUs") || words.contains("cannot load below vLLM") || words.contains("does not fit"), "{name} {precision} {form}: {words}");
+                    assert!(
+                        words.contains("takes no pictures") || words.contains("takes 16 GPUs") || words.contains("cannot load below vLLM") || words.contains("does not fit"),
+                        "{name} {precision} {form}: {words}"
+                    );
                     continue;
                 }
                 for container in containers_of(&settings) {
-                    let program = words(&container["command"])[2];
+                    let program = program(&container).unwrap();
                     assert_eq!(refused(program, &words(&container["args"])), None, "{name} {precision} {form}: {program}");
                 }
                 assert_eq!(would_not_serve(&settings), Vec::<String>::new(), "{name} {precision} {form}");
@@ -252,6 +271,7 @@ fn the_older_set_serves_what_it_can_load() {
                         rendered.insert(name);
                     }
                     Err(error) if error.to_string().contains("cannot load below vLLM") => drop(refused.insert(name)),
+                    Err(error) if error.to_string().contains("takes no pictures") => {}
                     Err(error) => assert!(error.to_string().contains("takes 16 GPUs") || error.to_string().contains("does not fit"), "{name} {precision} {form}: {error}"),
                 }
             }
@@ -309,11 +329,46 @@ fn env<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
     container["env"].as_array()?.iter().find(|variable| variable["name"] == name)?["value"].as_str()
 }
 
+/// Pictures to vLLM's encoders first: who fetches what from whom, and what of a node each takes.
+#[test]
+fn engines_of_vllm_find_what_its_encoders_leave() {
+    for (topology, roles) in [("e-pd", vec!["ec_producer", "ec_consumer"]), ("e-p-d", vec!["ec_producer", "ec_consumer", ""])] {
+        let settings = [("serve.topology", topology), ("gpu.nodes", "3")];
+        let rendered = serving(&serving_values(&settings)).unwrap();
+        let files: Vec<_> = rendered.iter().map(|file| file.file).collect();
+        let expected = if topology == "e-pd" { vec!["frontend.yaml", "encode.yaml", "worker.yaml"] } else { vec!["frontend.yaml", "encode.yaml", "prefill.yaml", "decode.yaml"] };
+        assert_eq!(files, expected);
+        assert!(rendered.iter().all(|file| file.text.contains("UNVERIFIED")), "{topology}: it was never run on GPUs");
+        let deployments = rendered.iter().flat_map(|file| &file.manifests).filter(|manifest| manifest["kind"] == "Deployment");
+        let pods: Vec<_> = deployments.map(|one| &one["spec"]["template"]["spec"]).collect();
+        for (pod, role) in pods[1..].iter().zip(roles) {
+            let engines = pod["containers"].as_array().unwrap();
+            // Every GPU of the node: by one engine, or one each.
+            assert_eq!(engines.len(), if role == "ec_producer" { 8 } else { 1 }, "{topology} {role}");
+            for engine in engines {
+                let args = words(&engine["args"]);
+                let transfer = args.iter().position(|word| *word == "--ec-transfer-config").map(|at| serde_json::from_str::<Value>(args[at + 1]).unwrap());
+                assert_eq!(transfer.as_ref().map_or("", |transfer| transfer["ec_role"].as_str().unwrap()), role, "{topology}");
+                assert_eq!(args.contains(&"--mm-encoder-only"), role == "ec_producer");
+                assert!(args.windows(2).any(|pair| pair == ["--allowed-media-domains", "nothing.invalid"]), "{topology}: no host is named");
+                let mounted = engine["volumeMounts"].as_array().unwrap().iter().any(|mount| mount["mountPath"] == "/encoded" && mount["subPath"] == "encoded/nemo");
+                assert_eq!(mounted, transfer.is_some_and(|transfer| transfer["ec_connector_extra_config"]["shared_storage_path"] == "/encoded"));
+            }
+            let routed = pod["initContainers"].as_array().into_iter().flatten().any(|one| one["name"] == "router" && one["restartPolicy"] == "Always");
+            assert_eq!(routed, role.is_empty() || (topology == "e-pd" && role == "ec_consumer"), "{topology} {role}: beside the engines that answer");
+        }
+        let config = rendered[0].manifests[0]["data"]["nginx.conf"].as_str().unwrap();
+        assert!(config.contains("    * \"vllm-encode.nemo.svc.cluster.local:8207,vllm-encode.nemo.svc.cluster.local:8200,"), "{config}");
+        let prefiller = if topology == "e-p-d" { "x-prefiller-host-port \"vllm-prefill.nemo.svc.cluster.local:8000\"" } else { "x-prefiller-host-port \"\"" };
+        assert!(config.contains(prefiller), "what a client names is not heard: {config}");
+    }
+}
+
 /// What a variable must be, where: topologies by their names.
 #[test]
 fn variables_are_those_of_the_topology() {
     for (name, settings) in every_form() {
-        for container in containers_of(&settings).iter().filter(|container| words(&container["command"])[2] == "dynamo.vllm") {
+        for container in containers_of(&settings).iter().filter(|container| program(container) == Some("dynamo.vllm")) {
             let many = name.contains("-parallel-");
             let moves_keys = words(&container["args"]).contains(&"--kv-transfer-config");
             let by_dynamo = name.starts_with("dynamo-");
@@ -361,21 +416,6 @@ fn dynamos_encode_workers_are_asked_and_understood() {
     }
 }
 
-/// A list of hosts that nobody would heed is refused, and not rendered.
-#[test]
-fn dynamos_encode_worker_knows_no_list_of_hosts() {
-    let flags = [("model", ENCODED_BY_DYNAMO), ("serve.topology", "e-pd"), ("serve.media_domains", "a.example.com"), ("gpu.nodes", "2")];
-    let inputs = |flags: &[(&str, &str)]| Inputs {
-        working_folder: std::env::temp_dir().join("nowhere"),
-        file: None,
-        env: Vec::new(),
-        flags: flags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-    };
-    let error = load(&inputs(&flags)).unwrap_err().to_string();
-    assert!(error.contains("serve.media_domains") && error.contains("it knows no list of hosts"), "{error}");
-    assert!(load(&inputs(&[flags[0], flags[1], flags[3]])).is_ok());
-}
-
 #[test]
 fn nemotron_is_not_for_dynamos_encode_worker() {
     for form in ["dgd-v1alpha1", "dgd-v1beta1", "dgd-grove"] {
@@ -399,7 +439,7 @@ fn ranks_pods_and_gpus_agree() {
             let one = part.role == Role::Encode && name.starts_with("dynamo-");
             assert!(ranks == if one { 1 } else { part.nodes * 8 }, "{name}: {part:?}");
         }
-        for container in containers_of(&settings).iter().filter(|container| words(&container["command"])[2] == "dynamo.vllm" && !container["resources"].is_null()) {
+        for container in containers_of(&settings).iter().filter(|container| program(container) == Some("dynamo.vllm") && !container["resources"].is_null()) {
             assert_eq!(container["resources"]["limits"]["nvidia.com/gpu"], "8", "{name}");
             assert_eq!(container["resources"]["limits"]["vpc.amazonaws.com/efa"], "16", "{name}");
             assert_eq!(container["resources"]["limits"].get("memory"), None, "{name}");

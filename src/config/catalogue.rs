@@ -108,6 +108,8 @@ pub struct PlatformSet {
     pub dynamo: VersionCell,
     pub vllm: VersionCell,
     pub aiperf: VersionCell,
+    /// By which `ec_connector` of `--ec-transfer-config` encoded pictures reach another node in this vLLM.
+    pub ec_connector: Figure<String>,
     /// In the serving image.
     pub efa_installer: VersionCell,
     pub aws_ofi_nccl: VersionCell,
@@ -141,7 +143,7 @@ pub struct ImageSource {
     /// `registry/repository:tag`.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// The first step that cannot go on without it: `platform` or `serve`.
+    /// The first step that cannot go on without it, `platform` or `serve`; or what alone needs it: `gateway`, `encode`.
     pub needed_by: String,
     #[serde(default)]
     pub source: Option<String>,

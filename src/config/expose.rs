@@ -33,9 +33,14 @@ impl Spec {
         set.split(',').map(str::to_owned).collect()
     }
 
-    /// The images of this deployment, by name: that of the gateway only where there is one.
+    /// The images of this deployment, by name: nginx's only where something stands behind it, the router's only where pictures are sent to vLLM's encoders.
     pub fn images(&self) -> impl Iterator<Item = (&String, &ImageSource)> {
-        self.platform.images.iter().filter(|(_, image)| self.exposed() || image.needed_by != "gateway")
+        let (nginx, router) = (self.exposed() || self.splits_by_vllm(), self.splits_by_vllm());
+        self.platform.images.iter().filter(move |(_, image)| match image.needed_by.as_str() {
+            "gateway" => nginx,
+            "encode" => router,
+            _ => true,
+        })
     }
 }
 
@@ -78,8 +83,8 @@ mod tests {
     fn nothing_is_exposed_unless_asked_for() {
         let spec = loaded(&[]).unwrap();
         assert!(!spec.exposed());
-        assert!(spec.images().all(|(name, _)| name != "gateway"));
-        assert_eq!(spec.images().count() + 1, spec.platform.images.len());
+        assert!(spec.images().all(|(name, _)| name != "gateway" && name != "picture-router"));
+        assert_eq!(spec.images().count() + 2, spec.platform.images.len());
     }
 
     #[test]
@@ -96,7 +101,7 @@ mod tests {
             assert!(said.contains(words) && said.starts_with("--"), "{flags:?}: {said}");
         }
         let spec = loaded(&[("serve.expose", "internal"), tls]).unwrap();
-        assert_eq!((spec.allowed_cidrs(), spec.images().count()), (vec!["10.180.0.0/16".to_owned()], spec.platform.images.len()));
+        assert_eq!((spec.allowed_cidrs(), spec.images().count()), (vec!["10.180.0.0/16".to_owned()], spec.platform.images.len() - 1));
         let spec =
             loaded(&[("serve.expose", "public"), ("serve.allowed_cidrs", "203.0.113.0/24,198.51.100.7/32"), ("serve.tls_certificate", "c"), ("serve.tls_key", "k")]).unwrap();
         assert_eq!(spec.allowed_cidrs(), ["203.0.113.0/24", "198.51.100.7/32"]);

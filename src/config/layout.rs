@@ -73,7 +73,7 @@ impl Spec {
     }
 
     fn tensor_parallel_size(&self, role: Role) -> u32 {
-        // An encoder alone fits a GPU many times over.
+        // An encoder alone fits a GPU many times over, and is an engine for itself on each.
         if role == Role::Encode {
             return 1;
         }
@@ -99,6 +99,11 @@ impl Spec {
     /// Are pictures encoded by Dynamo's encode workers?
     pub fn encoded_by_dynamo(&self) -> bool {
         self.serve.topology.splits_encode() && self.encode_worker() == Some(EncodeWorker::Dynamo)
+    }
+
+    /// Are the engines vLLM's own servers, some of which encode pictures alone?
+    pub fn splits_by_vllm(&self) -> bool {
+        self.serve.topology.splits_encode() && self.encode_worker() == Some(EncodeWorker::Vllm)
     }
 
     /// Has the model Mamba layers, whose state is moved and cached in another way than keys and values?
@@ -206,7 +211,7 @@ fn said(parts: &[Part]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{Inputs, load};
+    use crate::config::{Inputs, Role, load};
     use crate::error::{Failure, Kind};
 
     fn refused(flags: &[(&str, &str)]) -> String {
@@ -221,7 +226,7 @@ mod tests {
     fn what_cannot_be_is_refused_with_what_can() {
         insta::assert_snapshot!(refused(&[("serve.topology", "pipeline-parallel"), ("serve.form", "deployments"), ("gpu.nodes", "2")]), @r#"--as: serve.form = "deployments": there is no pipeline-parallel as deployments: a Deployment's pods are all alike: none knows its rank in a group or the address of the first; there is lws, dgd-v1alpha1, dgd-v1beta1, dgd-grove"#);
         insta::assert_snapshot!(refused(&[("serve.form", "lws")]), @r#"--as: serve.form = "lws": there is no aggregated as lws: each worker is one pod: a group of one pod needs no LeaderWorkerSet, and would restart for nothing; there is deployments, dgd-v1alpha1, dgd-v1beta1, dgd-grove"#);
-        insta::assert_snapshot!(refused(&[("serve.topology", "e-pd"), ("serve.form", "dgd-v1beta1"), ("gpu.nodes", "2")]), @r#"--topology: serve.topology = "e-pd": there is no e-pd as dgd-v1beta1: in a graph of Dynamo's operator Dynamo's own encode worker would have to do it, which knows no Nemotron model (up to 1.6.1: Qwen-VL and LLaVA-1.5 only); there is no other form"#);
+        insta::assert_snapshot!(refused(&[("serve.topology", "e-pd"), ("serve.form", "dgd-v1beta1"), ("gpu.nodes", "2")]), @r#"--as: serve.form = "dgd-v1beta1": there is no e-pd as dgd-v1beta1: in a graph of Dynamo's operator Dynamo's own encode worker would have to do it, which knows no Nemotron model (up to 1.6.1: Qwen-VL and LLaVA-1.5 only); there is deployments"#);
         insta::assert_snapshot!(refused(&[("model", "nemotron-3-super"), ("serve.topology", "e-p-d"), ("gpu.nodes", "3")]), @r#"--topology: serve.topology = "e-p-d": NVIDIA Nemotron 3 Super 120B-A12B takes no pictures, so there is nothing to encode apart"#);
         insta::assert_snapshot!(refused(&[("serve.topology", "pipeline-parallel")]), @r#"--topology: serve.topology = "pipeline-parallel": 1 worker(s) of 2 node(s) take 2 GPU nodes, and there are 1 (default: gpu.nodes = 1)"#);
         insta::assert_snapshot!(refused(&[("serve.topology", "disaggregated"), ("serve.prefill", "2"), ("gpu.nodes", "2")]), @r#"--topology: serve.topology = "disaggregated": 2 prefill worker(s) of 1 node(s) and 1 decode worker(s) of 1 node(s) take 3 GPU nodes, and there are 2 (--nodes: gpu.nodes = 2)"#);
@@ -229,6 +234,18 @@ mod tests {
         insta::assert_snapshot!(refused(&[("serve.nodes", "2"), ("gpu.nodes", "2")]), @"--set serve.nodes: serve.nodes = 2: aggregated takes no more than one node a worker: each replica is one node; pipeline-parallel and expert-parallel spread a replica over nodes");
         insta::assert_snapshot!(refused(&[("serve.topology", "expert-parallel"), ("serve.nodes", "1"), ("gpu.nodes", "2")]), @"--set serve.nodes: serve.nodes = 1: expert-parallel spreads a replica over 2 nodes or more; aggregated has it on one");
         insta::assert_snapshot!(refused(&[("serve.topology", "disaggregated"), ("serve.replicas", "2"), ("gpu.nodes", "2")]), @"--set serve.replicas: serve.replicas = 2: disaggregated has no workers that do everything: serve.prefill and serve.decode count its workers");
+    }
+
+    #[test]
+    fn an_encoder_is_an_engine_for_itself_on_each_gpu() {
+        let flags = [("model", "nemotron-3.5-super-vl"), ("serve.topology", "e-p-d"), ("serve.encode", "2"), ("gpu.nodes", "4")];
+        let flags = flags.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+        let spec = load(&Inputs { working_folder: std::env::temp_dir().join("nowhere"), file: None, env: Vec::new(), flags }).unwrap().0;
+        let parts: Vec<_> = spec.parts().iter().map(|part| (part.role, part.pods(), part.tensor_parallel_size, part.data_parallel_size)).collect();
+        assert_eq!(parts, [(Role::Encode, 2, 1, 8), (Role::Prefill, 1, 8, 1), (Role::Decode, 1, 8, 1)]);
+        assert!(spec.splits_by_vllm());
+        let images: Vec<_> = spec.images().map(|(name, _)| name.as_str()).collect();
+        assert!(images.contains(&"gateway") && images.contains(&"picture-router"), "{images:?}");
     }
 
     #[test]

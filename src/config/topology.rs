@@ -212,7 +212,6 @@ impl fmt::Display for Form {
 
 const NO_RANKS: &str = "a Deployment's pods are all alike: none knows its rank in a group or the address of the first";
 const NO_GROUP: &str = "each worker is one pod: a group of one pod needs no LeaderWorkerSet, and would restart for nothing";
-const NO_ENCODE: &str = "nothing sends pictures to vLLM's own encoder first";
 const NO_GRAPH: &str = "in a graph of Dynamo's operator Dynamo's own encode worker would have to do it, which knows no Nemotron model (up to 1.6.1: Qwen-VL and LLaVA-1.5 only)";
 
 /// **The table**: which topology is written in which form; where pictures are encoded apart, by whose workers. An empty cell is one that exists; the
@@ -223,9 +222,9 @@ const TABLE: [(Topology, Option<EncodeWorker>, [&str; 5]); 8] = [
     (Topology::PipelineParallel, /**/ None, /*                      */ [NO_RANKS, "", /*   */ "", /*     */ "", /*     */ ""]),
     (Topology::ExpertParallel, /*  */ None, /*                      */ [NO_RANKS, "", /*   */ "", /*     */ "", /*     */ ""]),
     (Topology::Disaggregated, /*   */ None, /*                      */ ["", /*   */ NO_GROUP, "", /*     */ "", /*     */ ""]),
-    (Topology::EncodeApart, /*     */ Some(EncodeWorker::Vllm), /*  */ [NO_ENCODE, NO_GROUP, NO_GRAPH, NO_GRAPH, NO_GRAPH]),
+    (Topology::EncodeApart, /*     */ Some(EncodeWorker::Vllm), /*  */ ["", /*   */ NO_GROUP, NO_GRAPH, NO_GRAPH, NO_GRAPH]),
     (Topology::EncodeApart, /*     */ Some(EncodeWorker::Dynamo), /**/ ["", /*   */ NO_GROUP, "", /*     */ "", /*     */ ""]),
-    (Topology::AllApart, /*        */ Some(EncodeWorker::Vllm), /*  */ [NO_ENCODE, NO_GROUP, NO_GRAPH, NO_GRAPH, NO_GRAPH]),
+    (Topology::AllApart, /*        */ Some(EncodeWorker::Vllm), /*  */ ["", /*   */ NO_GROUP, NO_GRAPH, NO_GRAPH, NO_GRAPH]),
     (Topology::AllApart, /*        */ Some(EncodeWorker::Dynamo), /**/ ["", /*   */ NO_GROUP, "", /*     */ "", /*     */ ""]),
 ];
 const NO_WORKER: &str = "the model's file names nobody who could encode its pictures apart (encode_worker)";

@@ -43,6 +43,12 @@ pub struct Component {
     /// As Dynamo calls it: `worker`, `prefill`, `decode`.
     pub dynamo_type: &'static str,
     pub command: Vec<&'static str>,
+    /// Where it says how it is, and its metrics.
+    pub port: Port,
+    /// Reads pictures that encode workers have left, or is one of them.
+    pub encoded: bool,
+    /// Stands behind a router that sends pictures to the encode workers first.
+    pub routed: bool,
     pub replicas: u32,
     /// Of one replica.
     pub nodes: u32,
@@ -52,6 +58,15 @@ pub struct Component {
     pub env: Vec<Because<Variable>>,
     /// Does every pod register with the frontend, or the first of a replica only?
     pub one_registers: bool,
+}
+
+/// The port that probes ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Port {
+    pub name: &'static str,
+    pub number: u16,
+    /// Answers 200 while the engine lives; `/health` while it takes requests.
+    pub live: &'static str,
 }
 
 /// A pod template of a component.

@@ -10,18 +10,34 @@ use crate::config::{Flags, Part, Role, Spec, Topology};
 const MASTER_PORT: u16 = 29500;
 /// Where the engines of a data-parallel group meet.
 const DATA_PARALLEL_PORT: u16 = 13445;
+/// Where `vllm serve` listens, behind what sends pictures to the encoders first. An encoder's port on GPU N is this and N.
+pub(super) const SERVE_PORT: u16 = 8200;
+/// Where engines find what the encoders have left.
+pub(super) const ENCODED: &str = "/encoded";
 /// Seconds that a prefill worker keeps what it has computed for a decode worker that has not fetched it: vLLM's own 30 are over under load, and
 /// expired blocks are then read all the same (vllm issue 52234).
 const LEASE_S: u32 = 300;
+
+/// Tokens that an encoder takes in one step: vLLM's examples/disaggregated/disaggregated_encoder/disagg_1e1pd_example.sh, read 2026-12-01.
+const ENCODER_TOKENS: u32 = 114_688;
+const FETCHES: &str = "Reads what the encoders have left, and encodes itself what it does not find.";
 
 /// The templates of a replica's pods with their arguments. `ranks`: nobody else tells the pods of a group their ranks.
 pub(super) fn templates(spec: &Spec, facts: &Facts, part: &Part, ranks: bool) -> Vec<Template> {
     let template = |rank| {
         let mut args = arguments(spec, facts, part);
+        if spec.splits_by_vllm() && part.role != Role::Encode {
+            args.push(because(
+                "For the router beside it, probes and metrics; /health answers once the engine takes requests.",
+                [set("--host", "0.0.0.0"), set("--port", SERVE_PORT)],
+            ));
+        }
         if ranks && part.nodes > 1 {
             args.extend(group(spec, part, rank));
         }
-        args.extend(planes(spec));
+        if !spec.splits_by_vllm() {
+            args.extend(planes(spec));
+        }
         Template { rank, args }
     };
     // An engine of several nodes has one head; the engines of a data-parallel group are alike.
@@ -29,23 +45,29 @@ pub(super) fn templates(spec: &Spec, facts: &Facts, part: &Part, ranks: bool) ->
 }
 
 fn arguments(spec: &Spec, facts: &Facts, part: &Part) -> Vec<Because<Argument>> {
-    let mut args = vec![because(
-        "The files on the shared volume, under the name that requests give.",
-        [set("--model", format!("/shared/{}", facts.model_path)), set("--served-model-name", &spec.precision.repository)],
-    )];
-    if part.role == Role::Encode {
+    let (files, encodes) = (format!("/shared/{}", facts.model_path), part.role == Role::Encode);
+    // `vllm serve` takes the model as its first word.
+    let model = if spec.splits_by_vllm() { flag(&files) } else { set("--model", files) };
+    let mut args = vec![because("The files on the shared volume, under the name that requests give.", [model, set("--served-model-name", &spec.precision.repository)])];
+    if encodes && !spec.splits_by_vllm() {
         args.extend(encoder(spec));
         return args;
     }
-    args.extend(layout(spec, part));
-    args.extend(limits(spec));
+    if !encodes {
+        args.extend(layout(spec, part));
+    }
+    args.extend(limits(spec, part.role));
     if spec.sees_pictures() {
         args.extend(pictures(spec));
     }
-    args.extend(hybrid(spec));
-    args.extend(parsers(spec));
-    args.extend(role(spec, part.role));
-    args.extend(encoded_apart(spec, part.role));
+    if encodes {
+        args.extend(encoder_alone(spec));
+    } else {
+        args.extend(hybrid(spec));
+        args.extend(parsers(spec));
+        args.extend(role(spec, part.role));
+        args.extend(encoded_apart(spec, part.role));
+    }
     // What the topology needs goes over what the model is better off with.
     let said: Vec<String> = args.iter().flat_map(|because| &because.lines).map(|line| bare(&line.flag)).collect();
     for mut because in own(spec) {
@@ -62,13 +84,22 @@ fn bare(flag: &str) -> String {
     flag.trim_start_matches("--").trim_start_matches("no-").to_owned()
 }
 
-/// For the engine (structured output) and for Dynamo (what the answer shows), which have names of their own.
+/// Who takes an answer apart: vLLM's own server, or Dynamo beside the engine.
 fn parsers(spec: &Spec) -> Option<Because<Argument>> {
-    let model = &spec.model;
+    let (model, by_vllm) = (&spec.model, spec.splits_by_vllm());
     let named = [("--reasoning-parser", &model.reasoning_parser), ("--dyn-reasoning-parser", &model.dyn_reasoning_parser), ("--dyn-tool-call-parser", &model.dyn_tool_call_parser)];
-    let lines: Vec<_> = named.into_iter().filter_map(|(flag, figure)| figure.as_ref().map(|figure| set(flag, &figure.value))).collect();
-    let reason = "For the engine (structured output) and for Dynamo (what the answer shows), which have names of their own.".to_owned();
-    (!lines.is_empty()).then_some(Because { reason, lines })
+    let of_vllm = [("--reasoning-parser", &model.reasoning_parser), ("--tool-call-parser", &model.tool_call_parser)];
+    let named = if by_vllm { of_vllm.as_slice() } else { named.as_slice() };
+    let mut lines: Vec<_> = named.iter().filter_map(|(flag, figure)| figure.as_ref().map(|figure| set(flag, &figure.value))).collect();
+    if by_vllm && model.tool_call_parser.is_some() {
+        lines.push(flag("--enable-auto-tool-choice"));
+    }
+    let reason = if by_vllm {
+        "What of the answer is thought and what a call of a tool; vLLM does this itself here."
+    } else {
+        "For the engine (structured output) and for Dynamo (what the answer shows), which have names of their own."
+    };
+    (!lines.is_empty()).then_some(Because { reason: reason.to_owned(), lines })
 }
 
 /// What this model needs in this precision on this GPU.
@@ -124,14 +155,18 @@ fn layout(spec: &Spec, part: &Part) -> Vec<Because<Argument>> {
     args
 }
 
-fn limits(spec: &Spec) -> Vec<Because<Argument>> {
+fn limits(spec: &Spec, role: Role) -> Vec<Because<Argument>> {
     let max_model_len = spec.max_model_len();
-    let mut args = vec![
-        because("Tokens of prompt and answer together.", [set("--max-model-len", max_model_len)]),
-        because("The rest is for what the engine does not count: NCCL's buffers, CUDA's own.", [set("--gpu-memory-utilization", spec.serve.gpu_memory_utilization)]),
-    ];
+    let mut args = vec![because("Tokens of prompt and answer together.", [set("--max-model-len", max_model_len)])];
+    // An encoder alone has no keys and values, and takes no memory for them.
+    let encodes = role == Role::Encode;
+    if !encodes {
+        args.push(because("The rest is for what the engine does not count: NCCL's buffers, CUDA's own.", [set("--gpu-memory-utilization", spec.serve.gpu_memory_utilization)]));
+    }
     args.extend(own_classes(spec));
-    args.push(because("Of keys and values: auto is the model's own 16 bits.", [set("--kv-cache-dtype", &spec.precision.kv_cache_dtype.value)]));
+    if !encodes {
+        args.push(because("Of keys and values: auto is the model's own 16 bits.", [set("--kv-cache-dtype", &spec.precision.kv_cache_dtype.value)]));
+    }
     args
 }
 
@@ -180,13 +215,18 @@ fn pictures(spec: &Spec) -> Vec<Because<Argument>> {
     let model = &spec.model;
     let named = [("image", &model.image_limit), ("video", &model.video_limit), ("audio", &model.audio_limit)];
     let limits: serde_json::Map<_, _> = named.into_iter().filter_map(|(what, limit)| limit.as_ref().map(|limit| (what.to_owned(), limit.value.into()))).collect();
-    let mut args = vec![
-        because("Pictures, documents and video; without it Dynamo serves text only.", [flag("--enable-multimodal")]),
-        because("Unset, the engine plans the encoder's memory for 999 pictures a request.", [set("--limit-mm-per-prompt", serde_json::Value::Object(limits))]),
-    ];
+    let mut args = vec![because("Unset, the engine plans the encoder's memory for 999 pictures a request.", [set("--limit-mm-per-prompt", serde_json::Value::Object(limits))])];
+    if !spec.splits_by_vllm() {
+        args.insert(0, because("Pictures, documents and video; without it Dynamo serves text only.", [flag("--enable-multimodal")]));
+    }
     if !spec.serve.media_domains.is_empty() {
         let values = spec.serve.media_domains.split(',').map(str::to_owned).collect();
         args.push(because("Pictures are fetched from these hosts only (serve.media_domains).", [Argument { flag: "--allowed-media-domains".to_owned(), values }]));
+    } else if spec.splits_by_vllm() {
+        args.push(because(
+            "No host is named (serve.media_domains), so pictures come within the request: vLLM's own server would fetch from any address, inside the VPC too. No host has this name (RFC 2606).",
+            [set("--allowed-media-domains", "nothing.invalid")],
+        ));
     }
     args
 }
@@ -205,11 +245,30 @@ fn hybrid(spec: &Spec) -> Vec<Because<Argument>> {
     args
 }
 
+/// An engine of the encoders alone: vLLM's own.
+fn encoder_alone(spec: &Spec) -> Vec<Because<Argument>> {
+    vec![
+        because("The language model is neither loaded nor run, and has no keys and values to keep.", [flag("--mm-encoder-only"), flag("--no-enable-prefix-caching")]),
+        because("There is no decoding that CUDA graphs would speed up.", [flag("--enforce-eager")]),
+        because("A picture or a video is encoded in one step, however many tokens it is (vLLM's own example).", [set("--max-num-batched-tokens", ENCODER_TOKENS)]),
+        encoded(spec, "ec_producer", "Leaves each picture that it has encoded in a file under the hash of what was sent."),
+    ]
+}
+
+/// How encoded pictures come from one engine to the other.
+fn encoded(spec: &Spec, role: &str, reason: &str) -> Because<Argument> {
+    let connector = &spec.platform.ec_connector;
+    let transfer = json!({"ec_connector": connector.value, "ec_role": role, "ec_connector_extra_config": {"shared_storage_path": ENCODED}});
+    let source = connector.source.as_deref().unwrap_or("unverified");
+    because(format!("{reason} By files on the shared volume: {source}."), [set("--ec-transfer-config", transfer)])
+}
+
 /// What the worker does of a request.
 fn role(spec: &Spec, role: Role) -> Vec<Because<Argument>> {
     let (mode, kv_role, reason) = match role {
         Role::Prefill => ("prefill", "kv_producer", "Computes prompts; decode workers fetch the keys, values and states from its GPUs."),
         Role::Decode => ("decode", "kv_consumer", "Computes answers from what it fetches from a prefill worker."),
+        Role::Worker if spec.splits_by_vllm() => return vec![encoded(spec, "ec_consumer", FETCHES)],
         Role::Worker | Role::Encode => return Vec::new(),
     };
     // `fail`: tokens that are computed from blocks which did not arrive would be wrong, and look right.
@@ -219,15 +278,18 @@ fn role(spec: &Spec, role: Role) -> Vec<Because<Argument>> {
         "kv_load_failure_policy": "fail",
         "kv_connector_extra_config": {"backends": ["LIBFABRIC"], "kv_lease_duration": LEASE_S},
     });
-    let mut args = vec![
-        because(reason, [set("--disaggregation-mode", mode)]),
-        because(
-            format!(
-                "NIXL over EFA: unsaid, the connector takes UCX, which goes over TCP here and is 100 times slower. {LEASE_S} s instead of 30 until blocks that nobody fetched are given away."
-            ),
-            [set("--kv-transfer-config", transfer)],
-        ),
-    ];
+    let over_efa = format!(
+        "NIXL over EFA: unsaid, the connector takes UCX, which goes over TCP here and is 100 times slower. {LEASE_S} s instead of 30 until blocks that nobody fetched are given away."
+    );
+    let mut args = if spec.splits_by_vllm() {
+        vec![because(format!("{reason} {over_efa}"), [set("--kv-transfer-config", transfer)])]
+    } else {
+        vec![because(reason, [set("--disaggregation-mode", mode)]), because(over_efa, [set("--kv-transfer-config", transfer)])]
+    };
+    // Who decodes gets keys and values that were made from pictures, and no pictures.
+    if spec.splits_by_vllm() && role == Role::Prefill {
+        args.push(encoded(spec, "ec_consumer", FETCHES));
+    }
     if spec.is_hybrid() {
         args.push(because("A state is handed over only where a block of keys and values ends.", [set("--mamba-cache-mode", "align")]));
         args.push(because(

@@ -56,11 +56,16 @@ impl Gateway {
             config_digest: String,
         }
         let (config, users) = templates.text("gateway.conf", self)?;
-        let config_digest = Sha256::digest(&config).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let config_digest = digest(&config);
         let mut text = templates.render("gateway.yaml", &Values { gateway: self, config: &config, config_digest })?;
         text.overlays.extend(users);
         Ok(text)
     }
+}
+
+/// Of a configuration: pods that read it once are made anew with another.
+pub(super) fn digest(config: &str) -> String {
+    Sha256::digest(config).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Configuration, Service, Deployment and disruption budget; the Secrets are no part of it.

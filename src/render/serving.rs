@@ -3,20 +3,24 @@
 use minijinja::value::Serde;
 use serde::Serialize;
 
-use super::component::{Argument, Because, Component, Variable, because, set};
+use super::component::{Argument, Because, Component, Port, Variable, because, set};
 use super::engine;
 use super::environment::{Rendered, Templates, Text};
 use super::gateway::Gateway;
 use super::patch;
 use super::variables;
 use crate::agent::fetch::ReadRate;
-use crate::config::{self, Controllers, Form, NodeLabel, Overlay, Part, Role, Spec, Topology};
+use crate::config::{self, Controllers, Figure, Form, NodeLabel, Overlay, Part, Role, Spec, Topology};
 
 /// Seconds from the last byte read until the engine takes requests: profiling, compilation, CUDA graphs. Assumed; kernels that are
 /// compiled for the first time took minutes on the reference's clusters.
 const ENGINE_START_S: u64 = 900;
 /// Seconds between two startup probes.
 const STARTUP_PERIOD_S: u64 = 5;
+/// Dynamo's system port.
+const SYSTEM: Port = Port { name: "system", number: 9090, live: "/live" };
+/// Of vLLM's own server.
+const SERVES: Port = Port { name: "serve", number: engine::SERVE_PORT, live: "/health" };
 /// Name of Service and Deployment.
 const FRONTEND: &str = "frontend";
 pub(super) const PORT: u16 = 8000;
@@ -37,14 +41,26 @@ pub struct Facts {
     pub efa: Option<u32>,
     /// What makes pods of our objects there.
     pub controllers: Controllers,
+    /// Where vLLM's own servers encode apart.
+    pub routing: Option<Routing>,
+}
+
+/// Images of what sends pictures to vLLM's encoders, pinned by digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Routing {
+    /// nginx: the frontend.
+    pub frontend: String,
+    /// The sidecar of the engines that answer.
+    pub sidecar: String,
 }
 
 impl Facts {
     /// What only an account knows stood in for, so that manifests come out whole: nobody takes them for something to apply.
     pub fn stand_in(spec: &Spec) -> anyhow::Result<Self> {
         let weight_bytes = u64::from(spec.precision.weights_gb.value) * 1_000_000_000;
+        let image = |name: &str| format!("000000000000.dkr.ecr.us-east-2.amazonaws.com/{}/{name}@sha256:{:064}", spec.name, 0);
         Ok(Self {
-            image: format!("000000000000.dkr.ecr.us-east-2.amazonaws.com/{}/vllm-runtime@sha256:{:064}", spec.name, 0),
+            image: image("vllm-runtime"),
             claim: "shared".to_owned(),
             model_path: format!("models/{}/{:040}", spec.precision.repository, 0),
             weight_bytes,
@@ -52,6 +68,7 @@ impl Facts {
             capacity_gib: config::capacity_gib(spec.storage.capacity_gib, weight_bytes).map_err(anyhow::Error::msg)?,
             efa: None,
             controllers: spec.controllers(),
+            routing: Some(Routing { frontend: image("gateway"), sidecar: image("picture-router") }),
         })
     }
 }
@@ -75,6 +92,20 @@ pub struct Serving {
     pub frontend_env: Vec<Because<Variable>>,
     pub port: u16,
     pub components: Vec<Component>,
+    /// Where vLLM's own servers encode apart: what stands in the frontend's place.
+    pub routing: Option<Routing>,
+    /// The Service that the frontend sends requests to, and that of the workers that only compute prompts, there.
+    pub answers: &'static str,
+    pub prefills: Option<&'static str>,
+    /// Never run on GPUs: `encode_worker` of the model's file says so.
+    pub unverified: bool,
+    /// Of an engine behind its router, and of the first encoder of a node.
+    pub serve_port: u16,
+    /// Below the volume's root, and where containers have it.
+    pub encoded_folder: String,
+    pub encoded: &'static str,
+    /// MB that the largest picture leaves in its file.
+    pub picture_mb: u64,
     /// Pinned by digest.
     pub image: String,
     /// Of Dynamo, since a digest says none.
@@ -127,6 +158,14 @@ impl Serving {
             frontend_env: variables::frontend(spec, form),
             port: PORT,
             components: parts.iter().map(|part| component(spec, &facts, form, part, startup_s)).collect(),
+            answers: name_of(parts.last().map_or(Role::Worker, |part| part.role)),
+            prefills: spec.serve.topology.splits_prefill().then(|| name_of(Role::Prefill)),
+            unverified: spec.model.encode_worker.as_ref().is_some_and(Figure::unverified),
+            serve_port: engine::SERVE_PORT,
+            encoded_folder: format!("encoded/{}", spec.name),
+            encoded: engine::ENCODED,
+            picture_mb: picture_mb(spec),
+            routing: facts.routing.filter(|_| spec.splits_by_vllm()),
             image: facts.image,
             runtime_version: spec.platform.dynamo.version.clone(),
             instance_type: format!("{}{}", spec.compute.instance_type_prefix, spec.instance.type_name),
@@ -162,6 +201,13 @@ fn read_rate(provisioned: u64, measured: &ReadRate) -> (u64, String) {
     }
 }
 
+/// Of the tokens of all its tiles, in 16 bits each.
+fn picture_mb(spec: &Spec) -> u64 {
+    let vision = spec.model.architecture.vision.as_ref();
+    let tokens = vision.map_or(0, |vision| u64::from(vision.tokens_per_tile.unwrap_or(0)) * u64::from(vision.tiles.as_ref().map_or(1, |tiles| tiles.value)));
+    (tokens * u64::from(spec.model.architecture.hidden_size) * 2).div_ceil(1_000_000)
+}
+
 fn frontend_args(spec: &Spec) -> Vec<Because<Argument>> {
     let mut args = vec![because("Where requests come in.", [set("--http-port", PORT)])];
     if spec.serve.topology.splits_prefill() {
@@ -185,7 +231,10 @@ fn component(spec: &Spec, facts: &Facts, form: Form, part: &Part, startup_s: u64
         role: part.role,
         name: if form.by_operator() { short } else { name_of(part.role) },
         dynamo_type,
-        command: vec!["python3", "-m", "dynamo.vllm"],
+        command: if spec.splits_by_vllm() { vec!["vllm", "serve"] } else { vec!["python3", "-m", "dynamo.vllm"] },
+        port: if spec.splits_by_vllm() { SERVES } else { SYSTEM },
+        encoded: spec.splits_by_vllm() && part.role != Role::Decode,
+        routed: spec.splits_by_vllm() && matches!(part.role, Role::Worker | Role::Decode),
         replicas: part.replicas,
         nodes: part.nodes,
         pods: part.pods(),
@@ -243,9 +292,40 @@ fn files(values: &Serving, gateway: Option<&Gateway>, overlay: &Overlay) -> anyh
     Ok(files)
 }
 
+/// vLLM's own servers, each role with a Service, and what sends pictures to the encoders first.
+fn routed(templates: &Templates, values: &Serving, all: &minijinja::Value) -> anyhow::Result<Vec<Text>> {
+    #[derive(Serialize)]
+    struct Order {
+        /// Of all requests.
+        share: String,
+        encoders: Vec<u32>,
+    }
+    // One order for each encoder, which begins with it: the router takes them in their order for the pictures of one request.
+    let encoders = values.gpus;
+    let port = |at: u32| u32::from(values.serve_port) + at % encoders;
+    let share = |first: u32| if first + 1 == encoders { "*".to_owned() } else { format!("{:.2}%", 100.0 / f64::from(encoders)) };
+    let orders: Vec<Order> = (0..encoders).map(|first| Order { share: share(first), encoders: (first..first + encoders).map(port).collect() }).collect();
+    let with = minijinja::context! { orders => Serde(&orders), ..all.clone() };
+    let (config, users) = templates.text("router.conf", &with)?;
+    let config_digest = super::gateway::digest(&config);
+    let mut frontend = templates.render("router.yaml", &minijinja::context! { config, config_digest, ..with.clone() })?;
+    frontend.file = "frontend.yaml";
+    frontend.overlays.extend(users);
+    let mut files = vec![frontend];
+    for component in &values.components {
+        let template = if component.role == Role::Encode { "encode.yaml" } else { "worker.yaml" };
+        let one = minijinja::context! { component => Serde(component), ..with.clone() };
+        files.push(Text { file: file(component.role), ..templates.render(template, &one)? });
+    }
+    Ok(files)
+}
+
 fn workloads(templates: &Templates, values: &Serving) -> anyhow::Result<Vec<Text>> {
     // Made into the templates' kind of values once, for all files.
     let all = minijinja::Value::from(Serde(values));
+    if values.routing.is_some() {
+        return routed(templates, values, &all);
+    }
     let template = match values.form {
         Form::Deployments => "worker.yaml",
         Form::Lws => "lws.yaml",

@@ -2,13 +2,16 @@
 
 use super::component::{Because, Variable, field, variable, variables};
 use super::engine;
-use crate::config::{Form, Part, Role, Spec};
+use crate::config::{Flags, Form, Part, Role, Spec};
 
 /// The pod's interface, as the VPC CNI names it.
 const INTERFACE: &str = "eth0";
 
 /// Of an engine's container.
 pub(super) fn engine(spec: &Spec, form: Form, part: &Part, startup_s: u64) -> Vec<Because<Variable>> {
+    if spec.splits_by_vllm() {
+        return server(spec, part, startup_s);
+    }
     let mut env = Vec::new();
     if form.by_operator() {
         env.push(variables("The pod's address; the operator sets the rest of what the pod knows of itself.", [field("POD_IP", "status.podIP")]));
@@ -31,22 +34,51 @@ pub(super) fn engine(spec: &Spec, form: Form, part: &Part, startup_s: u64) -> Ve
             ],
         ));
     }
-    env.push(variables("The weights are on the shared volume: a wrong path must fail, not download.", [variable("HF_HUB_OFFLINE", "1")]));
+    env.push(offline());
     if spec.sees_pictures() {
         env.push(variables(
             "Who may send a picture's address may not make the pod read the node's credentials: no address inside the VPC, no metadata address, and no host that sends it on to one.",
             [variable("DYN_MM_ALLOW_INTERNAL", "0"), variable("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")],
         ));
     }
-    env.push(variables(
+    env.push(timeouts(startup_s));
+    env.extend(network(spec, part));
+    env.extend(own(spec));
+    env
+}
+
+/// Of vLLM's own server, which Dynamo knows nothing of.
+fn server(spec: &Spec, part: &Part, startup_s: u64) -> Vec<Because<Variable>> {
+    let encodes = part.role == Role::Encode;
+    let mut env = Vec::new();
+    if !encodes {
+        env.push(variables("The pod's address, for what others connect to.", [field("POD_IP", "status.podIP")]));
+    }
+    env.push(offline());
+    env.push(variables("A host that pictures may come from may not send the fetch on to another address.", [variable("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")]));
+    env.push(timeouts(startup_s));
+    // An encoder is one GPU, and what it makes goes through files.
+    if !encodes {
+        env.extend(network(spec, part));
+    }
+    env.extend(own(spec));
+    env
+}
+
+fn offline() -> Because<Variable> {
+    variables("The weights are on the shared volume: a wrong path must fail, not download.", [variable("HF_HUB_OFFLINE", "1")])
+}
+
+fn timeouts(startup_s: u64) -> Because<Variable> {
+    variables(
         "The first derives from the time that the load may take, as the startup probe does: the shortest of them decides. The second allows for kernels that are compiled in a step.",
         [variable("VLLM_ENGINE_READY_TIMEOUT_S", startup_s), variable("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", "1800")],
-    ));
-    env.extend(network(spec, part));
-    for flags in engine::own_flags(spec).filter(|flags| !flags.env.is_empty()) {
-        env.push(Because { reason: engine::own_reason(flags), lines: flags.env.iter().map(|(name, value)| variable(name, value)).collect() });
-    }
-    env
+    )
+}
+
+fn own(spec: &Spec) -> impl Iterator<Item = Because<Variable>> {
+    let of = |flags: &Flags| Because { reason: engine::own_reason(flags), lines: flags.env.iter().map(|(name, value)| variable(name, value)).collect() };
+    engine::own_flags(spec).filter(|flags| !flags.env.is_empty()).map(of)
 }
 
 /// Of the frontend's container.

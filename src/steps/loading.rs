@@ -22,7 +22,9 @@ pub(super) async fn tell_loading(cx: &Cx, client: &kube::Client, serving: &Servi
         if pod.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Running") {
             continue;
         }
-        let container = Container { namespace: serving.namespace.clone(), pod: pod.name_any(), container: if serving.by_operator { "main" } else { "worker" }.into() };
+        // The first of several speaks for all.
+        let Some(first) = pod.spec.as_ref().and_then(|spec| spec.containers.first()) else { continue };
+        let container = Container { namespace: serving.namespace.clone(), pod: pod.name_any(), container: first.name.clone() };
         let lines = container.last_lines(client, 30, false).await?;
         if let Some((done, total)) = lines.iter().rev().find_map(|line| shards(line)) {
             cx.progress(format!("weights into GPU memory ({})", pod.name_any()), done, total, Unit::Items);

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams};
 
 use super::Deps;
-use super::facts::{FilesystemFacts, ImagesFacts, ServeFacts, StorageFacts, WeightsFacts};
+use super::facts::{FilesystemFacts, ImagesFacts, ServeFacts, StorageFacts, Stored, WeightsFacts};
 use super::gateway::{self, Gateway};
 use super::history::{self, Revision};
 use super::loading::{patience, tell_loading};
@@ -21,7 +21,7 @@ use crate::k8s::apply::{KindOf, Live, WORKLOADS};
 use crate::k8s::diff::Difference;
 use crate::k8s::ready::Readiness;
 use crate::k8s::{self, Answer, Document, Owner};
-use crate::render::{self, Rendered, Serving};
+use crate::render::{self, Rendered, Routing, Serving};
 
 const KINDS: &[KindOf] = &[
     KindOf::new("policy", "v1", "PodDisruptionBudget"),
@@ -39,6 +39,8 @@ const KINDS: &[KindOf] = &[
 ];
 /// The part of `images` that the pods run.
 pub const IMAGE: &str = "vllm-runtime";
+/// Its part that sends pictures to vLLM's encoders, beside the engines that answer.
+pub const ROUTER: &str = "picture-router";
 
 pub struct Serve {
     pub deps: Arc<Deps>,
@@ -62,10 +64,13 @@ impl Inputs {
 
     /// The values of the templates.
     pub fn serving(&self, deps: &Deps) -> anyhow::Result<Serving> {
-        let image = self.images.stored.get(IMAGE).ok_or_else(|| fail(Kind::Usage, format!("the image {IMAGE} is not in ECR yet")).hint("nemo image push"))?;
+        if let Some(why) = self.lacks(&deps.spec) {
+            return Err(fail(Kind::Usage, why).hint("nemo image push").into());
+        }
+        let pinned = |name: &str| self.images.stored.get(name).map(Stored::pinned).unwrap_or_default();
         let bytes = self.weights.bytes.max(deps.pins.weights.bytes);
         let facts = render::Facts {
-            image: image.pinned(),
+            image: pinned(IMAGE),
             claim: self.storage.claim.clone(),
             model_path: self.weights.path.clone(),
             weight_bytes: bytes,
@@ -73,9 +78,21 @@ impl Inputs {
             capacity_gib: self.filesystem.capacity_gib,
             efa: deps.efa(),
             controllers: deps.controllers(),
+            routing: Some(Routing { frontend: pinned(gateway::IMAGE), sidecar: pinned(ROUTER) }),
         };
         Ok(Serving::new(&deps.spec, facts))
     }
+
+    /// The first image that the pods of these settings run and that is not in ECR: it may have served in another topology when they were copied.
+    pub fn lacks(&self, spec: &Spec) -> Option<String> {
+        let missing = images(spec).into_iter().find(|name| !self.images.stored.contains_key(*name))?;
+        Some(format!("the image {missing} is not in ECR yet"))
+    }
+}
+
+/// The parts of `images` that the pods run, without the gateway's.
+fn images(spec: &Spec) -> Vec<&'static str> {
+    if spec.splits_by_vllm() { vec![IMAGE, gateway::IMAGE, ROUTER] } else { vec![IMAGE] }
 }
 
 impl Serve {
@@ -145,7 +162,7 @@ impl Serve {
             return Ok(impossible);
         }
         let Some(inputs) = Inputs::of(&cx.facts).ok().filter(|inputs| inputs.images.stored.contains_key(IMAGE)) else { return Ok(Seen::Unreachable) };
-        if let Some(what) = self.gateway().lacks(&inputs.images).filter(|_| self.kept.is_none()) {
+        if let Some(what) = inputs.lacks(&self.deps.spec).or_else(|| self.gateway().lacks(&inputs.images)).filter(|_| self.kept.is_none()) {
             return Ok(Seen::Pending { what });
         }
         let (serving, rendered) = self.rendered(&inputs)?;
@@ -314,8 +331,10 @@ impl Step for Serve {
     }
 
     fn needs(&self) -> Vec<Need> {
-        let gateway = self.deps.spec.exposed().then(|| part_of(StepId::Images, gateway::IMAGE));
-        [all_of(StepId::Weights), all_of(StepId::Platform), all_of(StepId::GpuNodes), part_of(StepId::Images, IMAGE)].into_iter().chain(gateway).collect()
+        let spec = &self.deps.spec;
+        let gateway = (spec.exposed() && !spec.splits_by_vllm()).then_some(gateway::IMAGE);
+        let images = images(spec).into_iter().chain(gateway).map(|image| part_of(StepId::Images, image));
+        [all_of(StepId::Weights), all_of(StepId::Platform), all_of(StepId::GpuNodes)].into_iter().chain(images).collect()
     }
 
     fn inputs(&self) -> Digest {
@@ -323,7 +342,7 @@ impl Step for Serve {
         if let Some(kept) = &self.kept {
             return Digest(kept.digest.clone());
         }
-        let images = (pins.images.get(IMAGE), pins.images.get(gateway::IMAGE));
+        let images = (pins.images.get(IMAGE), pins.images.get(gateway::IMAGE), pins.images.get(ROUTER));
         Digest::of(&(&spec.serve, &spec.overlay, &spec.model, &spec.precision, &spec.instance.type_name, &spec.compute_name, images, &pins.weights.revision))
     }
 

@@ -3,8 +3,8 @@
 use nemo::agent::fetch::ReadRate;
 use nemo::config::{Inputs, Spec, Topology, load, model};
 use nemo::render::{
-    Bench, ChartValues, Facts, Gateway, HelmJob, Installer, Rendered, SHARED, Serving, Storage, Weights, bench, chart_values, gateway, helm_job, installer, namespaces, serving,
-    storage, weights,
+    Bench, ChartValues, Facts, Gateway, HelmJob, Installer, Rendered, Routing, SHARED, Serving, Storage, Weights, bench, chart_values, gateway, helm_job, installer, namespaces,
+    serving, storage, weights,
 };
 
 /// The settings of a deployment, over the defaults.
@@ -30,6 +30,10 @@ pub(crate) fn serving_values_at(settings: &[(&str, &str)], read: ReadRate) -> Se
         capacity_gib: 1200,
         efa: None,
         controllers: spec.controllers(),
+        routing: Some(Routing {
+            frontend: "123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/gateway@sha256:00000000000000000000000000000000000000000000000000000000000000cc".into(),
+            sidecar: "123456789012.dkr.ecr.us-east-2.amazonaws.com/nemo/picture-router@sha256:00000000000000000000000000000000000000000000000000000000000000dd".into(),
+        }),
     };
     Serving::new(&spec, facts)
 }
