@@ -17,13 +17,13 @@ TEXT = (
 THOUGHT = "The user wants a short answer. I check what is asked, work it out, and give the result.\n</think>\n\n"
 
 
-def answer(prompt: str, wrong: bool) -> str | None:
-    """The known answer to what the prompt asks last; None if it asks something else."""
+def answer(prompt: str, wrong: bool, seen: str | None = None) -> str | None:
+    """The known answer to what the prompt asks last; None if it asks something else. `seen`: the colour of its last picture."""
     places = [(prompt.rfind(k["asks"]), k["answer"]) for k in KNOWN["known"]]
     at, text = max(places)
     if at < 0:
         return None
-    return KNOWN["wrong"] if wrong else text
+    return KNOWN["wrong"] if wrong else text.replace("{colour}", seen or "I see no picture.")
 
 
 def thinks(prompt: str) -> bool:

@@ -82,11 +82,17 @@ class AsyncEngineArgs:
         return args
 
 
-def _rows() -> list[dict[str, str]]:
+def add_server_args(parser: argparse.ArgumentParser) -> None:
+    """What `vllm serve` takes beside the engine's flags."""
+    for row in _rows("vllm-serve"):
+        _add(parser, row)
+
+
+def _rows(program: str = "vllm") -> list[dict[str, str]]:
     lines = TABLE.read_text().splitlines()
     names = next(line for line in lines if line.startswith("#program"))[1:].split("\t")
     found = csv.DictReader([line for line in lines if not line.startswith("#")], names, delimiter="\t", quoting=csv.QUOTE_NONE)
-    return [row for row in found if row["program"] == "vllm" and VERSION in row["versions"].split(",")]
+    return [row for row in found if row["program"] == program and VERSION in row["versions"].split(",")]
 
 
 def is_key(row: dict[str, str]) -> bool:

@@ -29,10 +29,10 @@ class Generator:
         self.latency, self.step = Model(), step
         self.filler: list[int] = tokenizer.encode(answers.TEXT, add_special_tokens=False).ids
 
-    def tokens(self, prompt: str, seed: int | None, ignore_eos: bool) -> Iterator[int]:
+    def tokens(self, prompt: str, seed: int | None, ignore_eos: bool, seen: str | None = None) -> Iterator[int]:
         """What the model would say if nobody stopped it. Ends with the end-of-sequence token, unless that is to be ignored."""
         mark = answers.seed(prompt, seed)
-        known = answers.answer(prompt, world.fault("wrong-answers"))
+        known = answers.answer(prompt, world.fault("wrong-answers"), seen)
         if answers.thinks(prompt):
             yield from self._ids(answers.THOUGHT)
         low, high = DEFAULT_LENGTHS
@@ -70,7 +70,7 @@ class Generator:
         try:
             dice = random.Random(answers.seed(prompt, seed))
             due = time.monotonic() + (0 if await self._fetched(request) else self._prefill(asked))
-            for token in self.tokens(prompt, seed, bool(stop.get("ignore_eos"))):
+            for token in self.tokens(prompt, seed, bool(stop.get("ignore_eos")), request.get("seen")):
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 if context is not None and (context.is_stopped() or context.is_killed()):
                     yield self._last([], "cancelled", asked, said)
@@ -123,6 +123,8 @@ class Generator:
 
     async def _fetched(self, request: dict[str, Any]) -> bool:
         """Whether another engine has read the prompt, and its KV has come here."""
+        if "fetched" in request:
+            return bool(request["fetched"])
         given = ((request.get("prefill_result") or {}).get("disaggregated_params") or {}).get("kv_transfer_params")
         return bool(given and self.transfer and await self.transfer.read(given))
 

@@ -17,7 +17,11 @@ class Engine:
         self.registry, self.values = registry, (model, "0")
         self.running = self.labelled(Gauge("vllm:num_requests_running", "Number of requests in model execution batches.", LABELS, registry=registry))
         self.prompt = self.labelled(Counter("vllm:prompt_tokens", "Number of prefill tokens processed.", LABELS, registry=registry))
+        self.success = Counter("vllm:request_success", "Count of successfully processed requests.", (*LABELS, "finished_reason"), registry=registry)
         self.generated = self.labelled(Counter("vllm:generation_tokens", "Number of generation tokens processed.", LABELS, registry=registry))
+
+    def finished(self, reason: str) -> None:
+        self.success.labels(*self.values, reason).inc()
 
     def labelled(self, metric: Any) -> Any:
         return metric.labels(*self.values)

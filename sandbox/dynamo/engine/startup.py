@@ -106,12 +106,22 @@ def read(shard: Path) -> int:
     return size
 
 
-def load(path: str) -> None:
+def encoders(path: str) -> list[Path]:
+    """The files that hold more than the language model: an encoder alone reads no others (weight_utils.py, filter_mm_encoder_only_safetensors_files)."""
+    index = Path(path) / "model.safetensors.index.json"
+    if not index.is_file():
+        return shards(path)
+    where: dict[str, str] = json.loads(index.read_text())["weight_map"]
+    return [Path(path) / file for file in sorted({file for name, file in where.items() if not name.startswith("language_model")})]
+
+
+def load(path: str, encoder_only: bool = False) -> None:
     """Reads all shards in the modelled time, then starts the engine in the modelled time; both divided by the sandbox's speed."""
-    files, times, speed = shards(path), TIMING["load"], world.speed()
+    every, times, speed = shards(path), TIMING["load"], world.speed()
+    files = encoders(path) if encoder_only else every
     log(f"Starting to load model {path}...", "gpu_model_runner.py:4210")
     began = time.monotonic()
-    whole = times["weights_gb"] / times["gb_per_second"] / speed
+    whole = times["weights_gb"] / times["gb_per_second"] / speed * len(files) / len(every)
     for n, shard in enumerate(files, 1):
         read(shard)
         wait = began + whole * n / len(files) - time.monotonic()

@@ -18,12 +18,13 @@ from . import rendered
 
 # What Kubernetes puts in place of the variables.
 PLACED = {"$(LWS_WORKER_INDEX)": "1", "$(LWS_LEADER_ADDRESS)": "vllm-worker-0.vllm-worker.nemo"}
-PROGRAMS = ("dynamo.vllm", "dynamo.frontend")
+PROGRAMS = ("dynamo.vllm", "dynamo.frontend", "vllm")
 # Each with a part of what its parser says.
 WRONG = {
     ("dynamo.vllm", "--tool-call-parser", "qwen3_coder"): "unrecognized arguments",
     ("dynamo.vllm", "--tensor-parallel-size", "eight"): "invalid",
     ("dynamo.frontend", "--tensor-parallel-size", "8"): "Unknown arguments",
+    ("vllm", "--enable-multimodal"): "unrecognized arguments",
 }
 
 
@@ -34,6 +35,7 @@ def lines(value: Any) -> list[tuple[str, ...]]:
     if not isinstance(value, dict):
         return []
     program = next((word for word in value.get("command") or [] if word in PROGRAMS), None)
+    # `vllm serve MODEL …`: its parser gets what stands behind `serve`.
     own = [(program, *(PLACED.get(word, word) for word in value["args"]))] if program else []
     return own + [found for item in value.values() for found in lines(item)]
 
@@ -47,7 +49,13 @@ def parsers() -> dict[str, Callable[[], Any]]:
     from dynamo.frontend.main import parse_args as frontend
     from dynamo.vllm.args import parse_args as worker
 
-    return {"dynamo.vllm": worker, "dynamo.frontend": frontend}
+    from vllm.entrypoints.openai.cli_args import make_arg_parser, validate_parsed_serve_args
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    def server() -> None:
+        validate_parsed_serve_args(make_arg_parser(FlexibleArgumentParser(prog="vllm serve")).parse_args(sys.argv[1:]))
+
+    return {"dynamo.vllm": worker, "dynamo.frontend": frontend, "vllm": server}
 
 
 def said(parse: Callable[[], Any], line: tuple[str, ...]) -> str | None:
