@@ -23,7 +23,7 @@ mod read_rate;
 #[path = "golden/stacks.rs"]
 mod stacks;
 
-use documents::{every_form, everything, forms_of, serving_values, spec, values_of};
+use documents::{ENCODED_BY_DYNAMO, every_form, everything, forms_of, serving_values, spec, values_of};
 
 /// All that helm gets values for.
 const CHARTS: [&str; 4] = ["lws", "nvidia-device-plugin", "aws-efa-k8s-device-plugin", "dynamo-platform"];
@@ -414,6 +414,21 @@ fn dynamos_encode_workers_are_asked_and_understood() {
         }
         assert_eq!(roles, if name.contains("e-pd") { vec!["encode", "worker"] } else { vec!["encode", "prefill", "decode"] }, "{name}");
     }
+}
+
+/// A list of hosts that nobody would heed is refused, and not rendered.
+#[test]
+fn dynamos_encode_worker_knows_no_list_of_hosts() {
+    let flags = [("model", ENCODED_BY_DYNAMO), ("serve.topology", "e-pd"), ("serve.media_domains", "a.example.com"), ("gpu.nodes", "2")];
+    let inputs = |flags: &[(&str, &str)]| Inputs {
+        working_folder: std::env::temp_dir().join("nowhere"),
+        file: None,
+        env: Vec::new(),
+        flags: flags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+    };
+    let error = load(&inputs(&flags)).unwrap_err().to_string();
+    assert!(error.contains("serve.media_domains") && error.contains("it knows no list of hosts"), "{error}");
+    assert!(load(&inputs(&[flags[0], flags[1], flags[3]])).is_ok());
 }
 
 #[test]

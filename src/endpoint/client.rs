@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::header::CONTENT_TYPE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -86,9 +88,11 @@ impl Endpoint {
         Ok(models.data.into_iter().map(|model| model.id).collect())
     }
 
-    /// What the frontend says of itself.
+    /// What the frontend says of itself; vLLM's own server says yes without a word.
     pub async fn health(&self) -> Result<Value, ServiceError> {
-        self.get("/health").await
+        let (operation, request) = ("GET /health", self.http.get(format!("{}/health", self.base)).timeout(LISTED));
+        let answer = self.answer(operation, request).await?;
+        if answer.body.is_empty() { Ok(Value::Null) } else { answer.parsed(operation) }
     }
 
     /// The text that follows this prompt.
@@ -107,7 +111,17 @@ impl Endpoint {
 
     /// The answer to one question.
     pub async fn chat(&self, model: &str, question: &str, max_tokens: u32) -> Result<Chat, ServiceError> {
-        let messages = json!([{ "role": "user", "content": question }]);
+        self.say(model, json!(question), max_tokens).await
+    }
+
+    /// The answer to one question about a picture (PNG).
+    pub async fn see(&self, model: &str, question: &str, picture: &[u8], max_tokens: u32) -> Result<Chat, ServiceError> {
+        let picture = json!({ "type": "image_url", "image_url": { "url": format!("data:image/png;base64,{}", STANDARD.encode(picture)) } });
+        self.say(model, json!([picture, { "type": "text", "text": question }]), max_tokens).await
+    }
+
+    async fn say(&self, model: &str, content: Value, max_tokens: u32) -> Result<Chat, ServiceError> {
+        let messages = json!([{ "role": "user", "content": content }]);
         let body = json!({ "model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0 });
         let answer: Choices<Message> = self.post("/v1/chat/completions", &body).await?;
         let Message { message, finish_reason } = first(answer, "/v1/chat/completions")?;
@@ -131,6 +145,10 @@ impl Endpoint {
     }
 
     async fn send<T: DeserializeOwned>(&self, operation: &str, request: reqwest::RequestBuilder) -> Result<T, ServiceError> {
+        self.answer(operation, request).await?.parsed(operation)
+    }
+
+    async fn answer(&self, operation: &str, request: reqwest::RequestBuilder) -> Result<Answer, ServiceError> {
         let unreachable = |error: reqwest::Error| {
             let code = if error.is_timeout() { "Timeout" } else { "Unreachable" };
             failed(operation, code, words(&error), None)
@@ -142,9 +160,23 @@ impl Endpoint {
         if !status.is_success() {
             return Err(failed(operation, &format!("HTTP {}", status.as_u16()), complaint(&body), Some(status.as_u16())));
         }
-        serde_json::from_str(&body).map_err(|error| {
+        Ok(Answer { status: status.as_u16(), kind, body })
+    }
+}
+
+/// What came, before anybody knows that it is JSON.
+struct Answer {
+    status: u16,
+    kind: String,
+    body: String,
+}
+
+impl Answer {
+    fn parsed<T: DeserializeOwned>(&self, operation: &str) -> Result<T, ServiceError> {
+        let Self { status, kind, body } = self;
+        serde_json::from_str(body).map_err(|error| {
             let what = if kind.contains("html") || body.trim_start().starts_with('<') { "HTML instead of JSON".into() } else { format!("no answer of an OpenAI API ({error})") };
-            failed(operation, "NoAnswer", format!("{what}: {}", shown(&body)), Some(status.as_u16()))
+            failed(operation, "NoAnswer", format!("{what}: {}", shown(body)), Some(*status))
         })
     }
 }

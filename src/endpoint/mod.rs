@@ -4,6 +4,7 @@ mod client;
 pub mod encoded;
 mod known;
 pub mod moved;
+pub mod pictures;
 
 pub use client::{Chat, Endpoint};
 pub use known::{Outcome, TestResult, Verdict, run};

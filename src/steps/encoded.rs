@@ -3,17 +3,15 @@
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 
+use super::engines::{Engine, engines};
 use super::facts::ServeFacts;
-use super::moved::{SYSTEM, ready_pods};
 use crate::endpoint::encoded::{Encoded, QUESTION, Taken, picture};
 use crate::endpoint::moved::sum;
 use crate::endpoint::{Endpoint, TestResult, Verdict};
 use crate::engine::clock;
 use crate::error::ServiceError;
-use crate::k8s::Container;
 
 /// Encode workers, in every form.
 const ENCODE: &str = "app.kubernetes.io/name in (vllm-encode,encode)";
@@ -25,17 +23,12 @@ const COUNTED: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The pods of Dynamo's encode workers; none where pictures are encoded by others.
-pub(super) async fn encode_workers(client: &Client, serve: &ServeFacts) -> Result<Vec<Container>, ServiceError> {
-    ready_pods(client, serve, ENCODE, of_dynamo).await
-}
-
-fn of_dynamo(pod: &Pod) -> bool {
-    let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
-    container.into_iter().flat_map(|container| container.command.iter().flatten()).any(|word| word == "dynamo.vllm")
+pub(super) async fn encode_workers(client: &Client, serve: &ServeFacts) -> Result<Vec<Engine>, ServiceError> {
+    Ok(engines(client, serve, ENCODE).await?.into_iter().filter(|engine| !engine.by_vllm()).collect())
 }
 
 /// The test. What cannot be asked is a test that failed.
-pub(super) async fn test(client: &Client, serve: &ServeFacts, endpoint: &Endpoint, encode: &[Container]) -> TestResult {
+pub(super) async fn test(client: &Client, serve: &ServeFacts, endpoint: &Endpoint, encode: &[Engine]) -> TestResult {
     let began = Instant::now();
     let failed = |why: String| TestResult {
         id: "picture-encoded".into(),
@@ -51,7 +44,7 @@ pub(super) async fn test(client: &Client, serve: &ServeFacts, endpoint: &Endpoin
     }
 }
 
-async fn encoded(client: &Client, serve: &ServeFacts, endpoint: &Endpoint, encode: &[Container]) -> anyhow::Result<Encoded> {
+async fn encoded(client: &Client, serve: &ServeFacts, endpoint: &Endpoint, encode: &[Engine]) -> anyhow::Result<Encoded> {
     let picture = picture(&clock::now().to_string())?;
     let before = taken(client, encode).await?;
     endpoint.look(&serve.model, QUESTION, &picture).await?;
@@ -66,8 +59,8 @@ async fn encoded(client: &Client, serve: &ServeFacts, endpoint: &Endpoint, encod
 }
 
 /// By all encode workers together: any of them may have been asked.
-async fn taken(client: &Client, encode: &[Container]) -> Result<Taken, ServiceError> {
-    let pages = try_join_all(encode.iter().map(|pod| pod.page(client, SYSTEM, "/metrics"))).await?;
+async fn taken(client: &Client, encode: &[Engine]) -> Result<Taken, ServiceError> {
+    let pages = try_join_all(encode.iter().map(|pod| pod.metrics(client))).await?;
     let all = |name: &str| pages.iter().filter_map(|page| sum(page, name)).sum();
     Ok(Taken { requests: all(REQUESTS), bytes: all(BYTES) })
 }

@@ -3,22 +3,18 @@
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams};
-use kube::{Client, ResourceExt};
+use kube::Client;
 
+use super::engines::{Engine, engines};
 use super::facts::ServeFacts;
 use crate::config::Spec;
 use crate::endpoint::moved::{Counts, Moved, prompt, sum};
 use crate::endpoint::{Endpoint, TestResult, Verdict};
 use crate::engine::clock;
 use crate::error::ServiceError;
-use crate::k8s::{Answer, Container, ready};
 
 /// Decode workers, in every form.
 const DECODE: &str = "app.kubernetes.io/name in (vllm-decode,decode)";
-/// Dynamo's system port.
-pub(super) const SYSTEM: u16 = 9090;
 const BYTES: &str = "vllm:nixl_bytes_transferred_sum";
 /// What comes to an adapter by RDMA, whichever end begins. A node without adapters has no such files.
 const EFA: [&str; 3] =
@@ -28,23 +24,12 @@ const COUNTED: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The pods of the decode workers; none where prompts and answers are computed by the same.
-pub(super) async fn decode_workers(client: &Client, serve: &ServeFacts) -> Result<Vec<Container>, ServiceError> {
-    ready_pods(client, serve, DECODE, |_| true).await
-}
-
-/// The pods with these labels that are ready and of this kind, each by its engine's container.
-pub(super) async fn ready_pods(client: &Client, serve: &ServeFacts, labels: &str, of_kind: fn(&Pod) -> bool) -> Result<Vec<Container>, ServiceError> {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &serve.namespace);
-    let pods = pods.list(&ListParams::default().labels(labels)).await.answer("LIST pods")?.items;
-    let of = |pod: &Pod| {
-        let container = pod.spec.as_ref()?.containers.first()?.name.clone();
-        Some(Container { namespace: serve.namespace.clone(), pod: pod.name_any(), container })
-    };
-    Ok(pods.iter().filter(|pod| ready::ready(pod) && of_kind(pod)).filter_map(of).collect())
+pub(super) async fn decode_workers(client: &Client, serve: &ServeFacts) -> Result<Vec<Engine>, ServiceError> {
+    engines(client, serve, DECODE).await
 }
 
 /// The test. What cannot be asked is a test that failed.
-pub(super) async fn test(client: &Client, serve: &ServeFacts, spec: &Spec, endpoint: &Endpoint, decode: &[Container]) -> TestResult {
+pub(super) async fn test(client: &Client, serve: &ServeFacts, spec: &Spec, endpoint: &Endpoint, decode: &[Engine]) -> TestResult {
     let began = Instant::now();
     match moved(client, serve, spec, endpoint, decode).await {
         Ok(moved) => Moved { seconds: began.elapsed().as_secs_f64(), ..moved }.result(),
@@ -59,7 +44,7 @@ pub(super) async fn test(client: &Client, serve: &ServeFacts, spec: &Spec, endpo
     }
 }
 
-async fn moved(client: &Client, serve: &ServeFacts, spec: &Spec, endpoint: &Endpoint, decode: &[Container]) -> Result<Moved, ServiceError> {
+async fn moved(client: &Client, serve: &ServeFacts, spec: &Spec, endpoint: &Endpoint, decode: &[Engine]) -> Result<Moved, ServiceError> {
     let before = counts(client, decode).await?;
     let prompt = prompt(&clock::now().to_string(), spec.max_model_len());
     // Tokens are words at least.
@@ -83,9 +68,9 @@ async fn moved(client: &Client, serve: &ServeFacts, spec: &Spec, endpoint: &Endp
 }
 
 /// Of all decode workers together: any of them may have answered.
-async fn counts(client: &Client, decode: &[Container]) -> Result<Counts, ServiceError> {
+async fn counts(client: &Client, decode: &[Engine]) -> Result<Counts, ServiceError> {
     let each = try_join_all(decode.iter().map(|pod| async move {
-        let (metrics, adapters) = futures::try_join!(pod.page(client, SYSTEM, "/metrics"), pod.output(client, &EFA))?;
+        let (metrics, adapters) = futures::try_join!(pod.metrics(client), pod.at.output(client, &EFA))?;
         let counters: Vec<f64> = adapters.split_whitespace().filter_map(|count| count.parse().ok()).collect();
         Ok::<_, ServiceError>(Counts { nixl: sum(&metrics, BYTES).unwrap_or(0.0), efa: (!counters.is_empty()).then(|| counters.iter().sum()) })
     }))
@@ -95,9 +80,9 @@ async fn counts(client: &Client, decode: &[Container]) -> Result<Counts, Service
 }
 
 /// The line of a decode worker's log that tells why nothing came. Without a log there is none: the counters have said enough.
-async fn told(client: &Client, decode: &[Container]) -> Option<String> {
+async fn told(client: &Client, decode: &[Engine]) -> Option<String> {
     for pod in decode {
-        let lines = pod.last_lines(client, 200, false).await.unwrap_or_default();
+        let lines = pod.at.last_lines(client, 200, false).await.unwrap_or_default();
         if let Some(line) = lines.into_iter().rev().find(|line| line.contains("makeXferReq") || line.contains("NIXL transfer failure")) {
             return Some(line);
         }

@@ -8,7 +8,7 @@ use kube::Client;
 use super::facts::{ServeFacts, TestFacts};
 use super::objects::or_unreachable;
 use super::served::{Ground, Way};
-use super::{Deps, encoded, moved};
+use super::{Deps, encoded, moved, pictures};
 use crate::config::Spec;
 use crate::endpoint::{self, Outcome, TestResult};
 use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, Unit, all_of, table_of};
@@ -16,7 +16,7 @@ use crate::engine::wait::{Look, Wait};
 use crate::error::{Failure, Kind, Resource, ServiceError, fail};
 
 /// Goes up when the tests change, so that results of older ones are made anew.
-const EDITION: u32 = 2;
+const EDITION: u32 = 3;
 /// Tests of every endpoint.
 const TESTS: u64 = 4;
 /// Seconds from a ready worker until the frontend has heard of it and lists the model. Assumed: a second or two were seen.
@@ -132,7 +132,8 @@ pub fn hints(outcome: &Outcome) -> Vec<&'static str> {
         hints.push("nemo explain N29 is about keys and values that do not move, N26 about those that take another way than EFA");
     }
     if failed("picture-encoded") {
-        hints.push("pictures go to the encode workers by --route-to-encoder of the workers that read prompts; without encode workers: nemo up --topology aggregated");
+        hints.push("pictures go to Dynamo's encode workers by --route-to-encoder of the workers that read prompts, to vLLM's by the container router beside those that answer, which logs each");
+        hints.push("without encode workers: nemo up --topology aggregated");
     }
     hints
 }
@@ -141,11 +142,17 @@ pub fn hints(outcome: &Outcome) -> Vec<&'static str> {
 async fn all(spec: &Spec, client: &Client, serve: &ServeFacts, way: &Way, mut done: impl FnMut(&TestResult, u64)) -> Result<Outcome, ServiceError> {
     let decode = moved::decode_workers(client, serve).await?;
     let encode = encoded::encode_workers(client, serve).await?;
-    let of = TESTS + u64::from(!decode.is_empty()) + u64::from(!encode.is_empty());
+    let encoders = pictures::encoders(client, serve).await?;
+    let of = TESTS + u64::from(!decode.is_empty()) + u64::from(!encode.is_empty()) + u64::from(!encoders.is_empty());
     let mut outcome = endpoint::run(&way.endpoint, &serve.model, |test| done(test, of)).await;
     // An endpoint that does not answer moves nothing either, and has said why.
     if !decode.is_empty() && outcome.failures().is_empty() {
         let test = moved::test(client, serve, spec, &way.endpoint, &decode).await;
+        done(&test, of);
+        outcome.tests.push(test);
+    }
+    if !encoders.is_empty() && outcome.failures().is_empty() {
+        let test = pictures::test(client, serve, &way.endpoint, &encoders).await;
         done(&test, of);
         outcome.tests.push(test);
     }
