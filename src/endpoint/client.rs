@@ -128,14 +128,6 @@ impl Endpoint {
         Ok(Chat { finish_reason: finish_reason.unwrap_or_default(), ..message })
     }
 
-    /// Has this question about a picture answered with a word or two.
-    pub async fn look(&self, model: &str, question: &str, picture: &str) -> Result<(), ServiceError> {
-        let content = json!([{ "type": "image_url", "image_url": { "url": picture } }, { "type": "text", "text": question }]);
-        let body = json!({ "model": model, "messages": [{ "role": "user", "content": content }], "max_tokens": 4, "temperature": 0 });
-        let answer: Choices<Message> = self.post("/v1/chat/completions", &body).await?;
-        first(answer, "/v1/chat/completions").map(drop)
-    }
-
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ServiceError> {
         self.send(&format!("GET {path}"), self.http.get(format!("{}{path}", self.base)).timeout(LISTED)).await
     }

@@ -1,86 +1,75 @@
-//! Did the encode workers get the picture of a request? The answer is the same if they did not: the worker that answers encodes it itself.
+//! Was a picture encoded by the workers that are there for it? The answers are the same if it was not: an engine that finds no encoded picture encodes it itself.
 
 use std::io::Write;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use flate2::write::ZlibEncoder;
 use flate2::{Compression, Crc};
 
 use super::known::{TestResult, Verdict};
 
-/// Pixels of its sides.
-const SIDE: u32 = 128;
-pub const QUESTION: &str = "Describe this picture in one sentence.";
+/// What is asked of the picture. The answer is shown and not judged: it is the same whoever encoded.
+pub const QUESTION: &str = "Which colour has this picture? Answer with one word.";
+/// Pixels of a side: one tile of any encoder.
+const SIDE: u16 = 512;
 
-/// What came to all encode workers, since they were started.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Taken {
-    pub requests: f64,
-    pub bytes: f64,
+/// A red picture (PNG) that nobody has sent before: what an encoder has in its cache it does not encode again. The eight bytes are eight pixels in its corner.
+pub fn picture(nonce: u64) -> std::io::Result<Vec<u8>> {
+    let mut pixels = Vec::with_capacity(usize::from(SIDE) * (usize::from(SIDE) * 3 + 1));
+    for row in 0..SIDE {
+        // The row's filter: none.
+        pixels.push(0);
+        for column in 0..SIDE {
+            let shade = if row == 0 { nonce.to_be_bytes().get(usize::from(column)).copied().unwrap_or(0) / 4 } else { 0 };
+            pixels.extend([220, shade, shade]);
+        }
+    }
+    let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&pixels)?;
+    let mut header = [u32::from(SIDE).to_be_bytes(), u32::from(SIDE).to_be_bytes()].concat();
+    // Eight bits of red, green and blue each; the only methods there are; not interlaced.
+    header.extend([8, 2, 0, 0, 0]);
+    let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
+    for (kind, data) in [(b"IHDR", header), (b"IDAT", packed.finish()?), (b"IEND", Vec::new())] {
+        let mut crc = Crc::new();
+        crc.update(kind);
+        crc.update(&data);
+        png.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());
+        png.extend(kind);
+        png.extend(data);
+        png.extend(crc.sum().to_be_bytes());
+    }
+    Ok(png)
 }
 
-/// What one picture brought them.
+/// What one picture came to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Encoded {
-    pub before: Taken,
-    pub after: Taken,
-    /// Of the picture as the request has it.
-    pub bytes: usize,
+    /// Requests that the encode workers have finished, since they were started.
+    pub before: f64,
+    pub after: f64,
+    /// What the model said of the picture.
+    pub answer: String,
     pub seconds: f64,
 }
 
-/// A picture that no worker has in its cache, as a `data:` address: what is known already is encoded by nobody.
-pub fn picture(nonce: &str) -> anyhow::Result<String> {
-    let mut pixels = ZlibEncoder::new(Vec::new(), Compression::fast());
-    let mut colours = nonce.bytes().cycle();
-    for _ in 0..SIDE {
-        // No filter, and three bytes a pixel.
-        let row: Vec<u8> = std::iter::once(0).chain(colours.by_ref().take(3 * SIDE as usize)).collect();
-        pixels.write_all(&row)?;
-    }
-    let mut header = [SIDE.to_be_bytes(), SIDE.to_be_bytes()].concat();
-    // Eight bits of red, green and blue; the one compression, filter and order that there is.
-    header.extend([8, 2, 0, 0, 0]);
-    let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
-    for (kind, body) in [(b"IHDR", header), (b"IDAT", pixels.finish()?), (b"IEND", Vec::new())] {
-        let mut sum = Crc::new();
-        sum.update(kind);
-        sum.update(&body);
-        png.extend((body.len() as u32).to_be_bytes());
-        png.extend(kind);
-        png.extend(body);
-        png.extend(sum.sum().to_be_bytes());
-    }
-    Ok(format!("data:image/png;base64,{}", STANDARD.encode(png)))
-}
-
 impl Encoded {
-    fn requests(&self) -> f64 {
-        self.after.requests - self.before.requests
-    }
-
-    fn brought(&self) -> f64 {
-        self.after.bytes - self.before.bytes
-    }
-
-    /// Has the picture come?
-    pub fn has_come(&self) -> bool {
-        self.requests() >= 1.0 && self.brought() >= self.bytes as f64
+    /// Has an encode worker had the picture?
+    pub fn by_them(&self) -> bool {
+        self.after > self.before
     }
 
     /// The test, with what was counted.
     pub fn result(&self) -> TestResult {
-        let mut got = format!("{} requests with {:.0} bytes to the encode workers", self.requests(), self.brought());
-        if !self.has_come() {
-            got += ": the worker that answered encoded the picture itself, and the encode workers' GPUs are idle";
+        let mut got = format!("{:?}, and the encode workers finished {} requests", self.answer, self.after - self.before);
+        if !self.by_them() {
+            got += ": the engine that answers encoded the picture itself, and the encode workers do nothing";
         }
         TestResult {
             id: "picture-encoded".into(),
-            asked: "about a picture".into(),
-            expected: format!("a request with its {} bytes to an encode worker", self.bytes),
+            asked: format!("{QUESTION:?} of a red picture"),
+            expected: "an answer, and a request more at the encode workers".into(),
             got,
-            verdict: if self.has_come() { Verdict::Passed } else { Verdict::Wrong },
+            verdict: if self.by_them() { Verdict::Passed } else { Verdict::Wrong },
             seconds: self.seconds,
         }
     }
@@ -95,37 +84,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_pictures_are_alike_and_each_is_whole() {
-        let (one, other) = (picture("2026-12-01T09:00:00Z").unwrap(), picture("2026-12-01T09:00:01Z").unwrap());
+    fn no_two_pictures_are_alike_and_all_are_red() {
+        let (one, other) = (picture(1).unwrap(), picture(u64::MAX).unwrap());
         assert_ne!(one, other);
-        let png = STANDARD.decode(one.strip_prefix("data:image/png;base64,").unwrap()).unwrap();
-        assert_eq!((&png[..8], &png[12..16], &png[16..24]), (&b"\x89PNG\r\n\x1a\n"[..], &b"IHDR"[..], &[0, 0, 0, 128, 0, 0, 0, 128][..]));
-        let mut at = 8;
+        assert!(one.starts_with(b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x02\0\0\0\x02\0\x08\x02\0\0\0"));
+        assert!(one.ends_with(b"\0\0\0\0IEND\xae\x42\x60\x82"), "the checksum that every PNG ends with");
+        let data = one.windows(4).position(|word| word == b"IDAT").unwrap() + 4;
         let mut pixels = Vec::new();
-        while at < png.len() {
-            let end = at + 8 + u32::from_be_bytes(png[at..at + 4].try_into().unwrap()) as usize;
-            let mut sum = Crc::new();
-            sum.update(&png[at + 4..end]);
-            assert_eq!(png[end..end + 4], sum.sum().to_be_bytes());
-            if &png[at + 4..at + 8] == b"IDAT" {
-                ZlibDecoder::new(&png[at + 8..end]).read_to_end(&mut pixels).unwrap();
-            }
-            at = end + 4;
-        }
-        assert_eq!(pixels.len(), 128 * (1 + 3 * 128));
+        ZlibDecoder::new(&one[data..]).read_to_end(&mut pixels).unwrap();
+        assert_eq!(pixels.len(), 512 * (512 * 3 + 1));
+        assert!(pixels.chunks(512 * 3 + 1).all(|row| row[0] == 0 && row[1..].chunks(3).all(|pixel| pixel[0] == 220 && pixel[1] < 64 && pixel[2] < 64)));
     }
 
     #[test]
-    fn a_picture_has_come_if_it_was_asked_about_and_sent() {
-        let before = Taken { requests: 7.0, bytes: 9000.0 };
-        for (requests, bytes, verdict, words) in [
-            (8.0, 11_500.0, Verdict::Passed, "1 requests with 2500 bytes to the encode workers"),
-            (7.0, 9000.0, Verdict::Wrong, "0 requests with 0 bytes to the encode workers: the worker that answered encoded the picture itself"),
-            (8.0, 9100.0, Verdict::Wrong, "1 requests with 100 bytes to the encode workers: the worker"),
-        ] {
-            let result = Encoded { before, after: Taken { requests, bytes }, bytes: 2000, seconds: 1.0 }.result();
-            assert_eq!(result.verdict, verdict, "{result}");
-            assert!(result.got.starts_with(words), "{}", result.got);
-        }
+    fn a_right_answer_is_not_enough() {
+        let result = |answer: &str, after: f64| Encoded { before: 7.0, after, answer: answer.into(), seconds: 1.0 }.result();
+        assert_eq!(result("Red.", 8.0).verdict, Verdict::Passed);
+        assert_eq!(result("red", 8.0).got, "\"red\", and the encode workers finished 1 requests");
+        let told = result("red", 7.0);
+        assert_eq!(told.verdict, Verdict::Wrong);
+        assert!(told.to_string().contains("finished 0 requests: the engine that answers encoded the picture itself"), "{told}");
     }
 }

@@ -19,11 +19,6 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// Is it vLLM's own server?
-    pub(super) fn by_vllm(&self) -> bool {
-        self.port != SYSTEM
-    }
-
     /// Its metrics, in Prometheus' text format.
     pub(super) async fn metrics(&self, client: &Client) -> Result<String, ServiceError> {
         self.at.page(client, self.port, "/metrics").await

@@ -23,7 +23,6 @@ mod moved;
 pub mod network;
 mod nodegroup;
 mod objects;
-mod pictures;
 pub mod platform;
 pub mod serve;
 mod serve_change;

@@ -8,7 +8,7 @@ use kube::Client;
 use super::facts::{ServeFacts, TestFacts};
 use super::objects::or_unreachable;
 use super::served::{Ground, Way};
-use super::{Deps, encoded, moved, pictures};
+use super::{Deps, encoded, moved};
 use crate::config::Spec;
 use crate::endpoint::{self, Outcome, TestResult};
 use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, Unit, all_of, table_of};
@@ -127,13 +127,14 @@ fn verdict(outcome: &Outcome, way: &Way, ground: &Ground) -> anyhow::Result<Test
 pub fn hints(outcome: &Outcome) -> Vec<&'static str> {
     let failed = |id: &str| outcome.tests.iter().any(|test| test.id == id && !test.passed());
     let mut hints = Vec::new();
-    if failed("kv-moved") {
+    if failed("kv-moved") || failed("picture-encoded") {
         hints.push("until it is corrected serve without the hand-over: nemo up --topology aggregated");
+    }
+    if failed("kv-moved") {
         hints.push("nemo explain N29 is about keys and values that do not move, N26 about those that take another way than EFA");
     }
     if failed("picture-encoded") {
-        hints.push("pictures go to Dynamo's encode workers by --route-to-encoder of the workers that read prompts, to vLLM's by the container router beside those that answer, which logs each");
-        hints.push("without encode workers: nemo up --topology aggregated");
+        hints.push("Dynamo's workers send pictures to encode workers where they have --route-to-encoder; of vLLM's own the container router of the pods that answer logs each picture that it sends, and why it could not");
     }
     hints
 }
@@ -141,9 +142,8 @@ pub fn hints(outcome: &Outcome) -> Vec<&'static str> {
 /// All tests of what serves; `done` is told of each, and how many there are.
 async fn all(spec: &Spec, client: &Client, serve: &ServeFacts, way: &Way, mut done: impl FnMut(&TestResult, u64)) -> Result<Outcome, ServiceError> {
     let decode = moved::decode_workers(client, serve).await?;
-    let encode = encoded::encode_workers(client, serve).await?;
-    let encoders = pictures::encoders(client, serve).await?;
-    let of = TESTS + u64::from(!decode.is_empty()) + u64::from(!encode.is_empty()) + u64::from(!encoders.is_empty());
+    let encoders = encoded::encoders(client, serve).await?;
+    let of = TESTS + u64::from(!decode.is_empty()) + u64::from(!encoders.is_empty());
     let mut outcome = endpoint::run(&way.endpoint, &serve.model, |test| done(test, of)).await;
     // An endpoint that does not answer moves nothing either, and has said why.
     if !decode.is_empty() && outcome.failures().is_empty() {
@@ -152,12 +152,7 @@ async fn all(spec: &Spec, client: &Client, serve: &ServeFacts, way: &Way, mut do
         outcome.tests.push(test);
     }
     if !encoders.is_empty() && outcome.failures().is_empty() {
-        let test = pictures::test(client, serve, &way.endpoint, &encoders).await;
-        done(&test, of);
-        outcome.tests.push(test);
-    }
-    if !encode.is_empty() && outcome.failures().is_empty() {
-        let test = encoded::test(client, serve, &way.endpoint, &encode).await;
+        let test = encoded::test(client, serve, &way.endpoint, &encoders).await;
         done(&test, of);
         outcome.tests.push(test);
     }
