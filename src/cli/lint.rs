@@ -151,7 +151,7 @@ fn write(file: &Path, text: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The file itself, or the manifests below the folder, in a fixed order.
+/// The file itself, or the manifests below the folder, in a fixed order. Links to folders inside of it are not followed, as kubectl and grep do: one to `.` would have no end.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -159,9 +159,11 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let (mut found, mut folders) = (Vec::new(), vec![path.to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
-            let path = entry.with_context(|| format!("reading {}", folder.display()))?.path();
+            let entry = entry.with_context(|| format!("reading {}", folder.display()))?;
+            let path = entry.path();
             if path.is_dir() {
-                folders.push(path);
+                let linked = entry.file_type().with_context(|| format!("reading {}", path.display()))?.is_symlink();
+                folders.extend((!linked).then_some(path));
             } else if path.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known)) {
                 found.push(path);
             }
@@ -172,4 +174,27 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     found.sort();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_to_folders_are_not_followed_and_links_to_files_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("below")).unwrap();
+        for name in ["a.yaml", "below/b.yml", "below/c.txt"] {
+            std::fs::write(at(name), "a: 1\n").unwrap();
+        }
+        for (to, name) in [(".", "one"), (".", "two.yaml"), ("..", "below/up"), ("below", "again"), ("below/b.yml", "d.json")] {
+            symlink(to, at(name)).unwrap();
+        }
+        let names = |path: &Path| files(path).unwrap().iter().map(|file| file.strip_prefix(folder.path()).unwrap().display().to_string()).collect::<Vec<_>>();
+        assert_eq!(names(folder.path()), ["a.yaml", "below/b.yml", "d.json"]);
+        assert_eq!(names(&at("again")), ["again/b.yml"], "the folder that is named may be a link itself");
+    }
 }

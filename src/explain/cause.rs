@@ -18,6 +18,12 @@ pub struct PodFacts {
     pub said: Vec<String>,
     /// The last lines of its containers, also of the run before.
     pub log: Vec<String>,
+    /// A container that ended with an error, its exit code and last line.
+    pub ended: Option<String>,
+    /// A container that is within the time that its startup probe gives it, and how much of that is left.
+    pub loading: Option<String>,
+    /// Which nodes could give what it is short of, and who holds that now.
+    pub held: Option<String>,
 }
 
 /// The one reason.
@@ -47,7 +53,9 @@ pub fn cause(pods: &[PodFacts]) -> Option<Cause> {
     }
     let found = waiting.iter().filter_map(|pod| {
         // Of the log the cause stands further up, at the end there is only what followed.
-        let lines = pod.said.iter().chain(&pod.log).flat_map(|words| words.lines());
+        // That no node has enough is not so where others only hold it for now.
+        let said = pod.said.iter().filter(|words| pod.held.is_none() || !words.contains("Insufficient "));
+        let lines = said.chain(&pod.log).flat_map(|words| words.lines());
         recognise(lines.collect::<Vec<_>>()).map(|symptom| (pod, symptom))
     });
     let all: Vec<_> = found.collect();
@@ -56,12 +64,32 @@ pub fn cause(pods: &[PodFacts]) -> Option<Cause> {
         let pod = all.iter().find(|(_, symptom)| symptom.line == nearest.line).map_or(*first, |(pod, _)| pod);
         return Some(Cause::of(nearest.rule, &format!("pod {}{}", pod.name, place(pod)), &nearest.line));
     }
+    if let Some(cause) = by_itself(&waiting) {
+        return Some(cause);
+    }
     let last = first.log.last().or(first.said.first()).map_or("nothing was said", String::as_str);
     Some(Cause {
         rule: None,
         sentence: format!("pod {}{} is not ready: {}", first.name, place(first), first.said.first().map_or(last, String::as_str).lines().next().unwrap_or(last)),
         next: if first.log.is_empty() { "wait, and ask again: nothing that is known to go wrong was said".into() } else { format!("its last line: {last}") },
     })
+}
+
+/// What is told without words that anyone knows: a crash, a place that is taken, a start that takes its time; the first of these that is so.
+fn by_itself(waiting: &[&PodFacts]) -> Option<Cause> {
+    let told = |rule: Option<&str>, sentence: String, next: &str| Cause { rule: rule.map(str::to_owned), sentence, next: next.to_owned() };
+    let subject = |pod: &PodFacts| format!("pod {}{}", pod.name, place(pod));
+    let ended = || waiting.iter().find_map(|pod| Some((pod, pod.ended.as_ref()?)));
+    let held = || waiting.iter().find_map(|pod| Some((pod, pod.held.as_ref()?)));
+    let loading = || waiting.iter().find_map(|pod| Some((pod, pod.loading.as_ref()?)));
+    if let Some((pod, ended)) = ended() {
+        return Some(told(Some("crash"), format!("{} does not serve: {ended}", subject(pod)), "correct what it said last; nemo apply then starts it anew"));
+    }
+    if let Some((pod, held)) = held() {
+        let next = "wait until those that are ending are gone, then ask again; what goes on running has to go first, or the pod needs another node";
+        return Some(told(None, format!("{} waits for its place: {held}", subject(pod)), next));
+    }
+    loading().map(|(pod, loading)| told(None, format!("{} is still loading, and nothing is wrong so far: {loading}", subject(pod)), "wait, and ask again"))
 }
 
 fn place(pod: &PodFacts) -> String {
@@ -121,6 +149,35 @@ mod tests {
         assert_eq!((told.rule.as_deref(), told.sentence.contains("ultra-0, ultra-1")), (Some("N34"), true), "{}", told.sentence);
         let alone = [member("ultra-0-1", "Pending", "0")];
         assert_eq!(cause(&alone).unwrap().rule.as_deref(), Some("no-gpu"));
+    }
+
+    #[test]
+    fn a_start_that_takes_its_time_is_no_fault_and_a_crash_says_what_it_said() {
+        const FAILED: &str = "Unhealthy: Startup probe failed: HTTP probe failed with statuscode: 503";
+        let loads = PodFacts { loading: Some("container worker began 19 s ago, its startup probe gives it 3991 s more".into()), ..pod("w", "Running", &[FAILED], &["loading"]) };
+        let told = cause(std::slice::from_ref(&loads)).unwrap();
+        assert_eq!(told.rule, None);
+        assert_eq!(told.sentence, "pod w is still loading, and nothing is wrong so far: container worker began 19 s ago, its startup probe gives it 3991 s more");
+        let ended = PodFacts {
+            ended: Some("container worker ended with exit code 3; its last line: no such model".into()),
+            ..pod("x", "Running", &[FAILED, "CrashLoopBackOff: "], &["no such model"])
+        };
+        let told = cause(&[loads, ended]).unwrap();
+        assert_eq!(told.rule.as_deref(), Some("crash"));
+        assert_eq!(told.sentence, "pod x does not serve: container worker ended with exit code 3; its last line: no such model");
+        let killed = PodFacts {
+            ended: Some("container worker ended with exit code 137".into()),
+            ..pod("w", "Running", &["Killing: Container worker failed startup probe, will be restarted", FAILED], &[])
+        };
+        assert_eq!(cause(&[killed]).unwrap().rule.as_deref(), Some("N50"));
+    }
+
+    #[test]
+    fn a_node_that_others_hold_is_not_one_that_has_too_little() {
+        let short = pod("w", "Pending", &["0/2 nodes are available: 2 Insufficient cpu, 2 Insufficient nvidia.com/gpu, 2 Insufficient vpc.amazonaws.com/efa."], &[]);
+        assert_eq!(cause(std::slice::from_ref(&short)).unwrap().rule.as_deref(), Some("N12"));
+        let told = cause(&[PodFacts { held: Some("n could give it cpu, held now by old (ending)".into()), ..short }]).unwrap();
+        assert_eq!((told.rule, told.sentence.as_str()), (None, "pod w waits for its place: n could give it cpu, held now by old (ending)"));
     }
 
     #[test]

@@ -51,7 +51,7 @@ const MARKS: &[Mark] = &[
     mark("N32", &[&["Insufficient cpu"]]),
     mark("taint", &[&["untolerated taint"]]),
     mark("N48", &[&["BackoffLimitExceeded"], &["reached the specified backoff limit"]]),
-    mark("N50", &[&["Startup probe failed"], &["failed startup probe"]]),
+    mark("N50", &[&["failed startup probe, will be restarted"]]),
     mark("N52", &[&["JIT compilation during inference"], &["Triton", "JIT", "compil"]]),
     mark("N31", &[&["NixlConnector", "pipeline_parallel_size=2"], &["NixlConnector", "pipeline_parallel_size=4"]]),
 ];
@@ -98,7 +98,7 @@ mod tests {
         ("N45", "flag provided but not defined: -operator-image"),
         ("N46", "Error: INSTALLATION FAILED: failed pre-install: job topology-migration failed: BackoffLimitExceeded"),
         ("N48", "Job has reached the specified backoff limit"),
-        ("N50", "Startup probe failed: HTTP probe failed with statuscode: 503"),
+        ("N50", "Killing: Container worker failed startup probe, will be restarted"),
         ("N51", "TimeoutError: RPC call to execute_model timed out."),
         ("N52", "WARNING jit_monitor.py:103] Triton kernel JIT compilation during inference: _chunk_scan_fwd_kernel"),
         ("N55", "PermissionError: [Errno 13] Permission denied: '/usr/local/lib/python3.12/dist-packages/flashinfer_cubin/cubins/fmha.cubin'"),
@@ -122,7 +122,10 @@ mod tests {
             assert_eq!(recognise([*line]).map(|symptom| symptom.rule), Some(*rule), "{line}");
             assert!(crate::lint::rule(rule).is_some(), "{rule} is no rule");
         }
-        assert_eq!(recognise(["INFO: Application startup complete.", "loading weights took 57 s", ""]), None);
+        assert_eq!(
+            recognise(["INFO: Application startup complete.", "loading weights took 57 s", "Unhealthy: Startup probe failed: HTTP probe failed with statuscode: 503", ""]),
+            None
+        );
     }
 
     #[test]

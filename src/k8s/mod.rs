@@ -17,6 +17,7 @@ pub mod offers;
 mod others;
 pub mod ready;
 mod releases;
+mod room;
 pub mod told;
 
 pub use apply::{Document, Owner};

@@ -55,7 +55,7 @@ mod tests {
     const POD: &str = r#"# The pod that people copy.
 apiVersion: v1
 kind: Pod
-metadata: {name: p, namespace: n}   # here
+metadata: {name: p, namespace: nemo}   # here
 spec:
   containers:
   - name: main
@@ -91,7 +91,7 @@ spec:
 
     #[test]
     fn a_script_and_an_alias_are_left_to_a_person() {
-        let script = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: n}\nspec:\n  containers:\n  - name: main\n    image: x/vllm-runtime:1.6.1\n    command: [sh, -c]\n    args:\n    - |\n      exec python3 -m dynamo.vllm --model x/Nemotron-3-Y --disaggregation-mode decode --mamba-cache-mode all --kv-transfer-config '{\"kv_connector\":\"NixlConnector\"}'\n";
+        let script = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: nemo}\nspec:\n  containers:\n  - name: main\n    image: x/vllm-runtime:1.6.1\n    command: [sh, -c]\n    args:\n    - |\n      exec python3 -m dynamo.vllm --model x/Nemotron-3-Y --disaggregation-mode decode --mamba-cache-mode all --kv-transfer-config '{\"kv_connector\":\"NixlConnector\"}'\n";
         assert_eq!(repaired(script), (script.to_owned(), Vec::new()));
     }
 }

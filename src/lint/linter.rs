@@ -1,5 +1,6 @@
 //! Runs the rules over documents, one after the other, and over what they say together.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -101,20 +102,22 @@ impl Linter {
 
     /// Looks at an object that was read from the cluster, or rendered.
     pub fn value(&mut self, file: &str, value: serde_json::Value) {
-        self.document(file, &Document { value, index: 0, line: 1, mistyped: Vec::new() });
+        self.document(file, &Document { value, index: 0, line: 1, words: BTreeMap::new() });
     }
 
     fn document(&mut self, file: &str, document: &Document) {
         if document.value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"))
             && let Some(items) = document.value["items"].as_array()
         {
-            for value in items {
-                self.document(file, &Document { value: value.clone(), mistyped: Vec::new(), ..*document });
+            for (index, value) in items.iter().enumerate() {
+                let within = format!("items[{index}].");
+                let words = document.words.range(within.clone()..).map_while(|(path, word)| Some((path.strip_prefix(&within)?.to_owned(), word.clone()))).collect();
+                self.document(file, &Document { value: value.clone(), words, ..*document });
             }
             return;
         }
         self.documents += 1;
-        let title = title(&document.value);
+        let title = title(document);
         let begun = self.findings.len();
         let pods = workload::pods(&document.value);
         for rule in rule::all() {
@@ -161,10 +164,12 @@ fn check(rule: &'static Rule, document: &Document, pods: &[workload::Pod<'_>], f
 }
 
 /// Kind, namespace and name.
-fn title(document: &serde_json::Value) -> String {
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let (kind, name) = (text(&document["kind"]), text(&document["metadata"]["name"]));
-    match document["metadata"]["namespace"].as_str() {
+fn title(document: &Document) -> String {
+    let (value, metadata) = (&document.value, &document.value["metadata"]);
+    // A word that became no string is said as it stands in the text.
+    let text = |value: &serde_json::Value, path: &str| value.as_str().map(str::to_owned).or_else(|| document.words.get(path).cloned());
+    let (kind, name) = (value["kind"].as_str().unwrap_or_default(), text(&metadata["name"], "metadata.name").unwrap_or_default());
+    match text(&metadata["namespace"], "metadata.namespace") {
         Some(namespace) => format!("{kind} {namespace}/{name}"),
         None => format!("{kind} {name}"),
     }

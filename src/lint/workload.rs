@@ -83,16 +83,16 @@ impl Container<'_> {
 
 impl<'a> Pod<'a> {
     pub fn efa(&self) -> u64 {
-        self.containers.iter().map(Container::efa).sum()
+        sum(self.containers.iter().map(Container::efa))
     }
 
     pub fn gpus(&self) -> u64 {
-        self.containers.iter().map(Container::gpus).sum()
+        sum(self.containers.iter().map(Container::gpus))
     }
 
     /// Thousandths of a CPU that all containers ask for.
     pub fn cpu_milli(&self) -> u64 {
-        self.containers.iter().filter_map(|container| quantity::milli(&container.resources.get("cpu")?.0)).sum()
+        sum(self.containers.iter().filter_map(|container| quantity::milli(&container.resources.get("cpu")?.0)))
     }
 
     pub fn label(&self, name: &str) -> Option<&'a str> {
@@ -121,6 +121,11 @@ impl<'a> Pod<'a> {
         types.dedup();
         types
     }
+}
+
+/// Of numbers that people wrote: they can be of any size.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
 }
 
 /// The items of a list; nothing where there is none.
@@ -185,7 +190,7 @@ fn cliques(document: &Value) -> Vec<Pod<'_>> {
     let size = |name: &str| {
         let of = |clique: &str| list(&template["cliques"]).find(|one| one["name"] == clique).and_then(|one| one["spec"]["replicas"].as_u64()).unwrap_or(1);
         let group = list(&template["podCliqueScalingGroups"]).find(|group| list(&group["cliqueNames"]).any(|one| one == name));
-        group.map_or(1, |group| list(&group["cliqueNames"]).filter_map(Value::as_str).map(of).sum())
+        group.map_or(1, |group| sum(list(&group["cliqueNames"]).filter_map(Value::as_str).map(of)))
     };
     let at = |index, one: &Value| (format!("spec.template.cliques[{index}].spec"), size(one["name"].as_str().unwrap_or_default()));
     list(&template["cliques"]).enumerate().map(|(index, one)| (at(index, one), one)).map(|((path, nodes), one)| clique(document, &one["spec"], &path, nodes)).collect()

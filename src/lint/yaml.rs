@@ -15,17 +15,14 @@ pub struct Document {
     /// Position among the documents of the text, those without content counted.
     pub index: usize,
     pub line: usize,
-    /// Plain words where only strings may stand, which a reader of YAML takes for something else.
-    pub mistyped: Vec<Mistyped>,
+    /// Plain words that a reader of YAML takes for true, false or a number, as they stand in the text, by their path.
+    pub words: BTreeMap<String, String>,
 }
 
-/// A plain word that is no string, or not for every reader.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Mistyped {
-    pub path: String,
-    /// As it stands in the text.
-    pub text: String,
-}
+/// What the aliases of a text may stand for together, in nodes and bytes of words: some lines of aliases of aliases stand for more than any memory holds.
+const EXPANDED: usize = 2_000_000;
+/// Lists and mappings inside of each other. What walks through values does so by recursion.
+const DEEP: usize = 200;
 
 /// What is wrong with a text that is no YAML.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -59,9 +56,11 @@ enum Open {
 #[derive(Default)]
 struct Loader {
     open: Vec<Open>,
-    anchors: HashMap<usize, Value>,
+    /// With the size of each, as [`EXPANDED`] counts it.
+    anchors: HashMap<usize, (Value, usize)>,
     root: Option<Value>,
-    mistyped: Vec<Mistyped>,
+    words: BTreeMap<String, String>,
+    expanded: usize,
 }
 
 /// The documents of a text; those that hold only comments are none.
@@ -71,11 +70,12 @@ pub fn load(text: &str) -> Result<Vec<Document>, BadYaml> {
     for event in parse(text) {
         let (event, span) = event?;
         match event {
-            Event::DocumentStart(..) => (loader, line) = (Loader::default(), None),
+            // The documents of a text are kept together: what aliases stand for is counted over all of them.
+            Event::DocumentStart(..) => (loader, line) = (Loader { expanded: loader.expanded, ..Loader::default() }, None),
             Event::DocumentEnd => {
-                let Loader { root, mistyped, .. } = std::mem::take(&mut loader);
+                let (root, words) = (loader.root.take(), std::mem::take(&mut loader.words));
                 if let Some(value) = root.filter(|value| !value.is_null()) {
-                    documents.push(Document { value, index, line: line.unwrap_or(1), mistyped });
+                    documents.push(Document { value, index, line: line.unwrap_or(1), words });
                 }
                 index += 1;
             }
@@ -97,12 +97,20 @@ pub fn documents(text: &str) -> Result<Vec<Value>, BadYaml> {
 
 impl Loader {
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), BadYaml> {
+        if self.open.len() > DEEP {
+            return Err(bad(span, format!("more than {DEEP} lists and mappings inside of each other")));
+        }
         match event {
             Event::SequenceStart(_, anchor, _) => self.open.push(Open::List { items: Vec::new(), anchor }),
             Event::MappingStart(_, anchor, _) => self.open.push(Open::Map { map: Map::new(), key: None, merged: Vec::new(), anchor }),
             Event::SequenceEnd | Event::MappingEnd => self.close(span)?,
             Event::Alias(id) => {
-                let value = self.anchors.get(&id).cloned().ok_or_else(|| bad(span, "an alias inside of its own anchor"))?;
+                let (value, size) = self.anchors.get(&id).ok_or_else(|| bad(span, "an alias inside of its own anchor"))?;
+                self.expanded = self.expanded.saturating_add(*size);
+                if self.expanded > EXPANDED {
+                    return Err(bad(span, format!("with this alias (*) the aliases of the file stand for more than {EXPANDED} nodes and letters: write out what is meant")));
+                }
+                let value = value.clone();
                 self.put(value, span)?;
             }
             Event::Scalar(text, style, anchor, tag) => {
@@ -112,8 +120,8 @@ impl Loader {
                     return Ok(());
                 }
                 let value = if string { Value::String(text.clone().into_owned()) } else { plain(&text) };
-                if !string && self.only_strings() && (value.is_boolean() || value.is_number()) {
-                    self.mistyped.push(Mistyped { path: self.path(), text: text.into_owned() });
+                if !string && (value.is_boolean() || value.is_number() || number_elsewhere(&text)) {
+                    self.words.insert(self.path(), text.into_owned());
                 }
                 self.keep(anchor, &value);
                 self.put(value, span)?;
@@ -140,7 +148,7 @@ impl Loader {
 
     fn keep(&mut self, anchor: usize, value: &Value) {
         if anchor != 0 {
-            self.anchors.insert(anchor, value.clone());
+            self.anchors.insert(anchor, (value.clone(), size(value)));
         }
     }
 
@@ -162,20 +170,6 @@ impl Loader {
         Ok(())
     }
 
-    /// Is the value that comes next one of a command line, a variable, a label or an annotation?
-    fn only_strings(&self) -> bool {
-        let mut keys = self.open.iter().rev().map(|open| match open {
-            Open::Map { key, .. } => key.as_deref(),
-            Open::List { .. } => None,
-        });
-        match (keys.next().flatten(), keys.next()) {
-            (None, Some(Some("args" | "command"))) => true,
-            (Some("value"), Some(None)) => matches!(keys.next(), Some(Some("env" | "envs"))),
-            (Some(_), Some(Some("labels" | "annotations" | "matchLabels" | "nodeSelector"))) => true,
-            _ => false,
-        }
-    }
-
     fn path(&self) -> String {
         let mut text = String::new();
         for open in &self.open {
@@ -185,6 +179,16 @@ impl Loader {
             };
         }
         text
+    }
+}
+
+/// Nodes, and bytes of words.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len().saturating_add(1),
+        Value::Array(items) => items.iter().map(size).fold(1, usize::saturating_add),
+        Value::Object(map) => map.iter().map(|(key, value)| key.len().saturating_add(size(value))).fold(1, usize::saturating_add),
+        _ => 1,
     }
 }
 
@@ -225,6 +229,17 @@ fn plain(text: &str) -> Value {
 /// A word that YAML 1.1 takes for true or false, and YAML 1.2 for a string.
 fn ambiguous(text: &str) -> bool {
     text.len() <= 3 && matches!(text.to_ascii_lowercase().as_str(), "y" | "n" | "yes" | "no" | "on" | "off")
+}
+
+/// A word that kubectl takes for a number, and YAML 1.2 for a string: `1_000`, `0b11`, `.inf`.
+fn number_elsewhere(text: &str) -> bool {
+    let digits = text.trim_start_matches(['-', '+']);
+    let binary = |digits: &str| digits.strip_prefix("0b").is_some_and(|bits| !bits.is_empty() && bits.chars().all(|bit| matches!(bit, '0' | '1')));
+    let number = |text: &str| binary(text.trim_start_matches(['-', '+'])) || plain(text).is_number();
+    match digits {
+        ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN" => true,
+        _ => digits.starts_with(|c: char| c.is_ascii_digit()) && number(&text.replace('_', "")),
+    }
 }
 
 /// What a reader makes of one word of a text; none if it is more than a word.
@@ -340,20 +355,29 @@ mod tests {
     }
 
     #[test]
-    fn words_that_become_another_type_are_noted_where_strings_must_stand() {
-        let text = "spec:\n  args: [--a, 8192, y, \"y\", no, 1e3, yes-sir, true]\n  env:\n  - {name: A, value: on}\n  - name: B\n    value: '1'\n  replicas: 3\n  labels: {a: off, b: word}\n";
+    fn words_that_become_another_type_are_noted_as_they_stand() {
+        let text = "a: [--a, 8192, y, \"y\", no, 1e3, yes-sir, True, 0777, 1_000, 0b11, .inf, 1_a, 0b12, 1.6.1, ~, !!str 8]\nb: {c: on, d: '1', e: word}\n";
         let [document] = &load(text).unwrap()[..] else { panic!() };
-        let mistyped: Vec<_> = document.mistyped.iter().map(|one| (one.path.as_str(), one.text.as_str())).collect();
-        let expected = [
-            ("spec.args[1]", "8192"),
-            ("spec.args[2]", "y"),
-            ("spec.args[4]", "no"),
-            ("spec.args[5]", "1e3"),
-            ("spec.args[7]", "true"),
-            ("spec.env[0].value", "on"),
-            ("spec.labels.a", "off"),
-        ];
-        assert_eq!(mistyped, expected);
+        let mut words: Vec<_> = document.words.values().map(String::as_str).collect();
+        words.sort_unstable();
+        assert_eq!(words, [".inf", "0777", "0b11", "1_000", "1e3", "8192", "True", "no", "on", "y"]);
+        assert_eq!((document.words["a[1]"].as_str(), document.words["b.c"].as_str()), ("8192", "on"));
+    }
+
+    #[test]
+    fn aliases_of_aliases_and_depth_have_an_end() {
+        let level = |n: usize| format!("l{n}: &l{n} [{}]\n", vec![format!("*l{}", n - 1); 10].join(", "));
+        let bomb = |levels: usize| format!("l0: &l0 [a, a]\n{}", (1..=levels).map(level).collect::<String>());
+        assert_eq!(load(&bomb(3)).unwrap().len(), 1);
+        let words = format!("a: &a {}\nb: [{}]\n", "x".repeat(1_000_000), vec!["*a"; 3].join(", "));
+        let documents = "---\na: &a {0}\nb: *a\n".replace("{0}", &"x".repeat(1_000_000)).repeat(3);
+        let merged = format!("a: &a {{b: {}}}\n{}", "x".repeat(1_000_000), (0..3).map(|n| format!("k{n}: {{<<: *a}}\n")).collect::<String>());
+        for (text, line) in [(bomb(8), 6), (bomb(60), 6), (words, 2), (documents, 6), (merged, 3)] {
+            let error = load(&text).unwrap_err();
+            assert!(error.what.contains("aliases") && error.line.abs_diff(line) <= 1, "{error}");
+        }
+        let error = load(&format!("{}{}", "[".repeat(1000), "]".repeat(1000))).unwrap_err();
+        assert_eq!(error.line, 1, "{error}");
     }
 
     #[test]

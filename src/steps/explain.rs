@@ -5,6 +5,7 @@ use kube::Client;
 use super::platform;
 use super::serve::with_devices;
 use crate::config::Spec;
+use crate::engine::clock;
 use crate::engine::step::StepId;
 use crate::error::ServiceError;
 use crate::explain::PodFacts;
@@ -24,7 +25,7 @@ pub fn namespaces(spec: &Spec, step: Option<StepId>) -> Vec<String> {
 pub async fn pods(client: &Client, namespaces: &[String]) -> Result<Vec<PodFacts>, ServiceError> {
     let mut facts = Vec::new();
     for namespace in namespaces {
-        for told in told::pods(client, namespace).await? {
+        for told in told::pods(client, namespace, clock::now()).await? {
             let mut pod = facts_of(told);
             for words in &mut pod.said {
                 if let Readiness::Waiting(more) = with_devices(client, Readiness::Waiting(words.clone())).await? {
@@ -40,5 +41,16 @@ pub async fn pods(client: &Client, namespaces: &[String]) -> Result<Vec<PodFacts
 fn facts_of(told: Told) -> PodFacts {
     let label = |name: &str| told.labels.get(&format!("leaderworkerset.sigs.k8s.io/{name}")).cloned();
     let group = label("name").zip(label("group-index"));
-    PodFacts { name: told.name, node: told.node, phase: told.phase, ready: told.ready, group, said: told.said, log: told.log }
+    PodFacts {
+        name: told.name,
+        node: told.node,
+        phase: told.phase,
+        ready: told.ready,
+        group,
+        said: told.said,
+        log: told.log,
+        ended: told.ended,
+        loading: told.loading,
+        held: told.held,
+    }
 }

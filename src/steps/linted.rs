@@ -28,7 +28,7 @@ mod tests {
     #[test]
     fn what_would_not_serve_is_refused_before_it_is_applied() {
         let file = |text: &str| Rendered { file: "worker.yaml", text: text.to_owned(), manifests: Vec::new(), overlays: Vec::new() };
-        let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: n}\nspec:\n  volumes: [{name: ib, hostPath: {path: /dev/infiniband}}]\n  containers:\n  - {name: c, image: \"x:1\", resources: {limits: {vpc.amazonaws.com/efa: \"1\"}}, securityContext: {privileged: true}}\n";
+        let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: nemo}\nspec:\n  volumes: [{name: ib, hostPath: {path: /dev/infiniband}}]\n  containers:\n  - {name: c, image: \"x:1\", resources: {limits: {vpc.amazonaws.com/efa: \"1\"}}, securityContext: {privileged: true}}\n";
         let error = refuse(&[file(pod)]).unwrap_err();
         assert!(error.to_string().contains("worker.yaml:5: error N16"), "{error}");
         assert!(refuse(&[file(&pod.replace("/dev/infiniband", "/opt"))]).is_ok());

@@ -278,6 +278,9 @@ const CASES: &[Case] = &[
     ("image-tag", WORKER, "vllm-runtime:1.6.1-efa", "vllm-runtime:latest", ["image", "latest", "version"]),
     ("yaml-type", WORKER, "        - \"8\"\n", "        - 8\n", ["args[3]", "8", "\"8\""]),
     ("yaml-type", WORKER, "GLOO_SOCKET_IFNAME, value: eth0", "GLOO_SOCKET_IFNAME, value: y", ["env[1].value", "y", "\"y\""]),
+    ("yaml-type", WORKER, "  namespace: nemo\n", "  namespace: n\n", ["metadata.namespace", "n", "\"n\""]),
+    ("yaml-type", WORKER, "- name: worker\n", "- name: no\n", ["containers[0].name", "no", "\"no\""]),
+    ("yaml-type", WORKER, "      containers:\n", "      tolerations: [{key: nvidia.com/gpu, value: true}]\n      containers:\n", ["tolerations[0].value", "true", "\"true\""]),
     ("ipc-lock", WORKER, "securityContext: {capabilities: {add: [IPC_LOCK]}}", "securityContext: {}", ["securityContext", "no IPC_LOCK", "IPC_LOCK"]),
     ("shared-memory", WORKER, "emptyDir: {medium: Memory}", "emptyDir: {}", ["volumeMounts", "/dev/shm", "Memory"]),
 ];
@@ -309,6 +312,38 @@ fn a_worker_that_is_told_to_use_efa_and_asks_for_none_is_an_error() {
     let found = |text: &str| lint(text).findings.into_iter().find(|finding| finding.rule == "N18").map(|finding| (finding.severity, finding.found));
     assert_eq!(found(&told), Some((Severity::Error, "0 EFA adapters for 8 GPUs".to_owned())));
     assert_eq!(found(&without), None, "who does not use EFA needs none");
+}
+
+#[test]
+fn numbers_of_any_size_are_looked_at() {
+    const MOST: &str = "18446744073709551615";
+    let probes = ["initialDelaySeconds: 18446744073709551610, periodSeconds: 10", "periodSeconds: 18446744073709551610", "periodSeconds: -1"];
+    for probe in probes {
+        lint(&changed(WORKER, "periodSeconds: 10", probe));
+    }
+    lint(&changed(WORKER, "failureThreshold: 250", &format!("failureThreshold: {MOST}")));
+    let timeout = changed(WORKER, "periodSeconds: 10", &format!("periodSeconds: {MOST}"));
+    lint(&changed(&timeout, "value: \"2500\"", &format!("value: \"{MOST}\"")));
+    for amount in ["nvidia.com/gpu: \"8\"", "vpc.amazonaws.com/efa: \"16\"", "cpu: \"48\""] {
+        let name = amount.split(':').next().unwrap();
+        let most = WORKER.replace(amount, &format!("{name}: \"{MOST}\""));
+        assert_ne!(most, WORKER);
+        // Two of them, so that what a pod asks for in all is more than a number holds.
+        let container = &most[most.find("      - name: worker").unwrap()..most.find("      volumes:").unwrap()];
+        lint(&most.replace("      volumes:\n", &format!("{}      volumes:\n", container.replace("name: worker", "name: other"))));
+    }
+    lint(&changed(&GROUP.replace("\"8\"", &format!("\"{MOST}\"")), "size: 2", &format!("size: {MOST}")));
+    lint(&CLIQUES.replace("replicas: 1", &format!("replicas: {MOST}")));
+}
+
+#[test]
+fn a_plain_word_for_a_name_is_told_as_such() {
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: y, namespace: n}\ndata: {A: yes, B: 8}\n";
+    let answer = lint(text);
+    assert!(answer.findings.iter().all(|finding| finding.rule == "yaml-type" && finding.document == "ConfigMap n/y" && finding.fixable), "{answer}");
+    assert_eq!(answer.findings.len(), 4, "{answer}");
+    let all = lint("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: y, namespace: n}, data: {A: yes}}\n");
+    assert_eq!(all.findings.iter().filter(|finding| finding.rule == "yaml-type" && finding.document == "ConfigMap n/y").count(), 3, "{all}");
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn efa_count(seen: &Seen<'_>, found: &mut Found<'_>) {
     let wants = |container: &&Container<'_>| container.gpus() > 0 && (container.efa() > 0 || container.var("FI_PROVIDER") == Some("efa"));
     for container in pod.containers.iter().filter(wants) {
         // A part of the GPUs has the same part of the adapters.
-        let share = |instance: &&Instance| (efa_of(instance) * container.gpus()).div_ceil(gpus_of(instance).max(1));
+        let share = |instance: &&Instance| efa_of(instance).saturating_mul(container.gpus()).div_ceil(gpus_of(instance).max(1));
         let rights: Vec<u64> = types.iter().map(share).collect();
         let (asked, names) = (container.efa(), types.iter().map(|instance| instance.type_name.as_str()).collect::<Vec<_>>().join(", "));
         let Some(most) = rights.iter().max().copied() else { continue };

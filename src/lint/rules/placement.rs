@@ -161,7 +161,9 @@ fn namespace(document: &Document, found: &mut Found<'_>) {
     let (value, kind) = (&document.value, document.value["kind"].as_str().unwrap_or_default());
     let object = value["apiVersion"].is_string() && value["metadata"].is_object();
     let pool = ["NodePool", "NodeClass", "EC2NodeClass"].contains(&kind);
-    if object && !ABOVE.contains(&kind) && !pool && value["metadata"]["namespace"].as_str().is_none_or(str::is_empty) {
+    // A plain `n` is a namespace that became no string: another rule tells that.
+    let none = value["metadata"]["namespace"].is_null() || value["metadata"]["namespace"] == "";
+    if object && !ABOVE.contains(&kind) && !pool && none {
         found.add("metadata", "no namespace", "namespace: the one that it belongs to");
     }
 }

@@ -7,6 +7,8 @@ use crate::lint::rule::{Check, Found, Rule, Seen};
 use crate::lint::workload::Container;
 use crate::lint::yaml::Document;
 
+use super::strings;
+
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: "image-tag",
@@ -39,7 +41,7 @@ fn image(_: &Seen<'_>, container: &Container<'_>, found: &mut Found<'_>) {
 }
 
 fn types(document: &Document, found: &mut Found<'_>) {
-    for word in &document.mistyped {
-        found.add(&word.path, &word.text, format!("{:?}", word.text)).replace(&word.text, &word.text);
+    for (path, word) in strings::mistyped(document) {
+        found.add(path, &word, format!("{word:?}")).replace(&word, &word);
     }
 }

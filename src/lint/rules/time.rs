@@ -31,7 +31,8 @@ const READ_RATE: &str = "nemo.dev/read-mb-s";
 fn budget(container: &Container<'_>) -> Option<u64> {
     let probe = container.value.get("startupProbe")?;
     let number = |name: &str, default| probe[name].as_u64().unwrap_or(default);
-    Some(number("initialDelaySeconds", 0) + number("periodSeconds", 10) * number("failureThreshold", 3))
+    // Whatever number stands there: one that no probe can have must not end the lint.
+    Some(number("periodSeconds", 10).saturating_mul(number("failureThreshold", 3)).saturating_add(number("initialDelaySeconds", 0)))
 }
 
 fn probe_budget(seen: &Seen<'_>, container: &Container<'_>, found: &mut Found<'_>) {
@@ -41,7 +42,7 @@ fn probe_budget(seen: &Seen<'_>, container: &Container<'_>, found: &mut Found<'_
     let Some((_, _, precision)) = container.line.model().and_then(|name| found.known.model(name)) else { return };
     let rate = seen.pod.annotation(READ_RATE).and_then(|text| text.parse().ok()).unwrap_or(found.known.figures.read_mb_s.value).max(1);
     let weights = u64::from(precision.weights_gb.value);
-    let needed = 2 * weights * 1000 / rate;
+    let needed = weights.saturating_mul(2000) / rate;
     if let Some(budget) = budget(container).filter(|budget| *budget < needed) {
         found.add(path::field(&container.path, "startupProbe"), format!("{budget} s"), format!("{needed} s: {weights} GB at {rate} MB/s, twice"));
     }
@@ -60,7 +61,7 @@ fn timeouts(_: &Seen<'_>, container: &Container<'_>, found: &mut Found<'_>) {
     if let Some(budget) = budget(container) {
         let given = seconds(READY).unwrap_or(ready_default);
         // Rounded up to a whole period, the probe may be a little longer.
-        if given + period < budget {
+        if given.saturating_add(period) < budget {
             let what = if container.env.contains_key(READY) { format!("{READY}={given}") } else { format!("{READY} is not set, so {given}") };
             found.add(at(READY), format!("{what}; the probe allows {budget} s"), format!("{READY}={budget}")).replace(given.to_string(), budget.to_string());
         }
