@@ -104,6 +104,8 @@ impl ServiceError {
         const CONFLICT: &[&str] = &["AlreadyExistsException", "ResourceInUseException", "RepositoryAlreadyExistsException", "EntityAlreadyExists", "Conflict", "NotOurs"];
         if self.namespace_goes() {
             Kind::Conflict
+        } else if self.denied() {
+            Kind::Config
         } else if self.is(CREDENTIALS) || matches!(self.status, Some(401 | 403)) {
             Kind::Credentials
         } else if self.known(CAPACITY).is_some() {
@@ -120,6 +122,11 @@ impl ServiceError {
     /// The API server forbids new objects in a namespace that is being deleted: no lack of rights.
     fn namespace_goes(&self) -> bool {
         self.service == "kubernetes" && self.message.contains("because it is being terminated")
+    }
+
+    /// A webhook of the cluster says no to what the object is to be, with 403 as well: no lack of rights either.
+    fn denied(&self) -> bool {
+        self.service == "kubernetes" && self.message.contains("denied the request")
     }
 
     /// The code, or one that is quoted in the message: a node group or a stack fails with a code of its own, and says in words why.
@@ -153,6 +160,8 @@ impl ServiceError {
             _ if self.service == "kubernetes" && self.message.contains("failed calling webhook") => {
                 Some("an operator's webhook does not answer: nemo platform status shows which part is not ready, nemo explain says why; then run the same command")
             }
+            _ if self.denied() => Some("what the webhook names comes from the settings, a template or a patch: nemo render --out DIR shows the object"),
+            "VersionNotServed" => Some("--as dgd-v1alpha1 or --as auto takes a version that is served; nemo up --to platform brings the platform to the version that is wanted"),
             "Unreachable" if self.service == "kubernetes" => {
                 Some("the API server must be reachable from here: look at the cluster's public access, your VPN or proxy, then run the same command")
             }
@@ -359,6 +368,9 @@ mod tests {
         assert_eq!(going.kind(), Kind::Conflict);
         assert!(going.hint().unwrap().contains("wait until the namespace is gone"));
         assert_eq!(said("deployments.apps is forbidden: User \"bob\" cannot patch", "Forbidden", 403).kind(), Kind::Credentials);
+        let denied = said("admission webhook \"vdynamographdeployment.kb.io\" denied the request: spec.services: unknown", "Forbidden", 403);
+        assert_eq!(denied.kind(), Kind::Config);
+        assert!(denied.hint().unwrap().contains("a patch"));
         let silent = said("Internal error occurred: failed calling webhook \"vdynamographdeployment.kb.io\": connection refused", "InternalError", 500);
         assert!(silent.hint().unwrap().contains("nemo platform status"));
     }

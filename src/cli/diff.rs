@@ -70,6 +70,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
 }
 
 async fn differences(session: &Session) -> Result<Answer, Failure> {
+    session.usable()?;
     let (deps, facts, inputs) = render::inputs(session, &[StepId::Cluster]).await?;
     let client = deps.kube_of(&facts.get(StepId::Cluster)?)?;
     let (differences, unchanged) = Serve::new(deps).diff(&client, &inputs).await?;

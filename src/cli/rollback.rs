@@ -122,7 +122,7 @@ async fn listed(session: &Session) -> Result<Answer, Failure> {
 async fn back(session: &mut Session, global: &Global, args: &Args) -> Result<Option<Summary>, Failure> {
     let Known { client, revisions, there, wanted } = known(session).await?;
     let target = chosen(&revisions, there, args.to)?.clone();
-    session.spec = Arc::new(spec_of(global, &target)?);
+    session.take(spec_of(global, &target)?)?;
     let (pins, account) = pinned(session).await?;
     let (deps, mut walk) = session.walk(pins, &account)?;
     walk.replace(Arc::new(Serve { deps, kept: Some(Arc::new(target.clone())) }));
@@ -183,9 +183,10 @@ fn chosen(revisions: &[Revision], there: bool, to: Option<u32>) -> Result<&Revis
 fn spec_of(global: &Global, target: &Revision) -> Result<config::Spec, Failure> {
     let mut inputs = session::inputs(global, &Settings::default())?;
     let (_, layers) = config::load(&inputs)?;
-    // Another version may have had other settings.
-    let recorded = target.settings.iter().filter(|(key, _)| layers.get(key).is_some()).map(|(key, value)| (key.clone(), value.clone()));
-    inputs.flags.extend(recorded);
+    // Another version may have had other settings. Where the certificate is now, whoever goes back may say.
+    let typed: Vec<String> = inputs.flags.iter().map(|(key, _)| key.clone()).filter(|key| key.starts_with("serve.tls_")).collect();
+    let recorded = target.settings.iter().filter(|(key, _)| layers.get(key).is_some() && !typed.contains(key));
+    inputs.flags.extend(recorded.map(|(key, value)| (key.clone(), value.clone())));
     inputs.flags.extend(["render.templates", "render.patches"].map(|key| (key.to_owned(), String::new())));
     Ok(config::load(&inputs)?.0)
 }

@@ -10,11 +10,13 @@ use super::{Global, Settings};
 use crate::aws::{self, Aws};
 use crate::check::{self, Report};
 use crate::config::{self, Pins, Spec};
+use crate::engine::clock;
 use crate::engine::event::Events;
 use crate::engine::state::{Lock, Place, State};
 use crate::engine::walk::Walk;
 use crate::error::{Failure, Kind, fail};
 use crate::secret::Secret;
+use crate::steps::certificate::Pair;
 use crate::steps::gateway::Given;
 use crate::steps::{self, Deps};
 use crate::ui::{self, Listening, Manner};
@@ -71,6 +73,19 @@ impl Session {
             .build()
             .context("starting the HTTP client")?;
         Ok(Self { manner, spec, aws, http, hub_token, gateway, place, noted, events, stop, listening, _lock: lock })
+    }
+
+    /// Refuses a certificate or key for the gateway that cannot be used.
+    pub fn usable(&self) -> Result<(), Failure> {
+        Ok(self.gateway.usable()?)
+    }
+
+    /// The same deployment with other settings, and what those ask of the user's files for the gateway.
+    pub fn take(&mut self, spec: Spec) -> Result<(), Failure> {
+        let folder = std::env::current_dir().context("finding the working folder")?;
+        self.gateway = given(&spec, &folder)?;
+        self.spec = Arc::new(spec);
+        Ok(())
     }
 
     /// What was resolved when the deployment was planned; nothing if it never was.
@@ -196,13 +211,8 @@ fn given(spec: &Spec, folder: &Path) -> Result<Given, Failure> {
         (None, None) => None,
     };
     let key = key.map(|key| Given::checked(&key)).transpose()?;
-    let read = |file: &str, mark: &str| match std::fs::read_to_string(folder.join(file)) {
-        Ok(text) if text.contains("-----BEGIN ") && text.contains(mark) && !text.contains("ENCRYPTED") => Ok(text),
-        Ok(_) => Err(format!("{file} has no {} in PEM without a password", mark.trim_end_matches('-').to_lowercase())),
-        Err(error) => Err(format!("{file} cannot be read: {error}")),
-    };
     let (certificate, private) = (spec.serve.tls_certificate.as_str(), spec.serve.tls_key.as_str());
-    let pair = || Ok((read(certificate, "CERTIFICATE-----")?, Secret::new(read(private, "PRIVATE KEY-----")?)));
+    let pair = || Pair::read(folder, certificate, private, clock::now());
     Ok(Given { key, certificate: (!certificate.is_empty()).then(pair) })
 }
 

@@ -131,6 +131,9 @@ pub async fn checked_plan(session: &Session, selection: &Selection) -> Result<Ch
     let look = async |report: Option<Report>, pins: Pins, account: &str| -> Result<Checked, Failure> {
         let (_, mut walk) = session.walk(pins, account)?;
         let steps = selection.steps(&walk);
+        if steps.contains(&StepId::Serve) {
+            session.usable()?;
+        }
         let plan = walk.plan(&steps).await?;
         Ok(Checked { report, walk, plan })
     };

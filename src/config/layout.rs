@@ -130,6 +130,9 @@ pub(super) fn contradictions(spec: &Spec, layers: &Layers) -> Vec<String> {
             layers.place("serve.media_domains")
         ));
     }
+    if let Some(host) = serve.media_domains.split(',').find(|host| host.rsplit_once('.').is_some_and(|(_, last)| last == serve.namespace)) {
+        wrong.push(format!("{}: {host} is a Service of the namespace {} to whoever asks from within it, and no public host", layers.place("serve.media_domains"), serve.namespace));
+    }
     if serve.nodes > 1 && !topology.many_nodes() {
         let why = if topology.splits_prefill() {
             "vLLM's NIXL connector refuses pipeline parallelism for models with Mamba layers, and on the receiving side for every model (0.26 to 0.33)"
@@ -253,6 +256,12 @@ mod tests {
         insta::assert_snapshot!(refused(&[("serve.tensor_parallel_size", "3")]), @"--set serve.tensor_parallel_size: serve.tensor_parallel_size = 3: heads and experts are halved, and p5en.48xlarge has 8 GPUs: one of 1, 2, 4, 8");
         insta::assert_snapshot!(refused(&[("serve.topology", "pipeline-parallel"), ("serve.tensor_parallel_size", "4"), ("gpu.nodes", "2")]), @"--set serve.tensor_parallel_size: serve.tensor_parallel_size = 4: pipeline-parallel takes whole nodes, which have 8 GPUs");
         insta::assert_snapshot!(refused(&[("serve.topology", "disaggregated"), ("serve.decode_tensor_parallel_size", "4"), ("gpu.nodes", "2")]), @"--set serve.decode_tensor_parallel_size: serve.decode_tensor_parallel_size = 4: prefill on 8 GPUs and decode on 4: the NIXL connector can corrupt the Mamba state between unequal sizes (vllm issue 55208, open on 2026-09-04); 0 makes them equal");
+    }
+
+    #[test]
+    fn a_service_of_our_namespace_is_no_public_host() {
+        let said = refused(&[("serve.namespace", "nemotron"), ("serve.media_domains", "images.example.com,frontend.nemotron")]);
+        assert!(said.contains("frontend.nemotron is a Service of the namespace nemotron"), "{said}");
     }
 
     #[test]

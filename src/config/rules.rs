@@ -185,13 +185,18 @@ fn private_network(text: &str) -> bool {
 fn is_network(text: &str) -> bool {
     let Some((address, length)) = text.split_once('/') else { return false };
     let (Ok(address), Ok(length)) = (address.parse::<Ipv4Addr>(), length.parse::<u32>()) else { return false };
-    length <= 32 && u32::from(address).checked_shl(length).unwrap_or(0) == 0
+    // `/08` is eight to some and no number to others.
+    length <= 32 && text.ends_with(&format!("/{length}")) && u32::from(address).checked_shl(length).unwrap_or(0) == 0
 }
 
-/// A name of two labels or more whose last begins with a letter: an address has none, and neither `localhost` nor `metadata` has two.
+/// Last labels that are no public domain: what only a cluster, a VPC or a private network resolves.
+const PRIVATE: [&str; 14] = ["internal", "local", "localhost", "svc", "cluster", "arpa", "default", "lan", "home", "corp", "private", "intranet", "test", "invalid"];
+
+/// A name of two labels or more whose last can be a public domain: letters, or letters beyond ASCII as `xn--…`. An address has no such label, and
+/// neither `localhost` nor `metadata` has two.
 fn is_public_name(name: &str) -> bool {
-    let private = [".internal", ".local", ".localhost", ".svc", ".arpa"].iter().any(|end| name.ends_with(end));
-    !private && matches_whole(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]", name)
+    let private = name.rsplit('.').next().is_some_and(|last| PRIVATE.contains(&last));
+    !private && matches_whole(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:[a-z]{2,}|xn--[a-z0-9-]*[a-z0-9])", name)
 }
 
 #[cfg(test)]
@@ -241,7 +246,9 @@ mod tests {
         for cidrs in ["", "0.0.0.0/0", "203.0.113.0/24", "203.0.113.7/32,10.0.0.0/8"] {
             assert!(rule("serve.allowed_cidrs").takes(&text(cidrs)), "{cidrs}");
         }
-        for cidrs in ["203.0.113.7/24", "203.0.113.7", "any", "10.0.0.0/8,", "10.0.0.0/8, 10.1.0.0/16", "::/0", "10.0.0.0/33", &["10.0.0.0/8"; 31].join(",")] {
+        for cidrs in
+            ["203.0.113.7/24", "203.0.113.7", "any", "10.0.0.0/8,", "10.0.0.0/8, 10.1.0.0/16", "::/0", "10.0.0.0/33", "10.0.0.0/08", "10.0.0.0/+8", &["10.0.0.0/8"; 31].join(",")]
+        {
             assert!(!rule("serve.allowed_cidrs").takes(&text(cidrs)), "{cidrs}");
         }
     }
@@ -249,7 +256,7 @@ mod tests {
     /// Whoever may send a picture's address may not make the engine ask for the node's credentials.
     #[test]
     fn no_media_host_is_the_metadata_address() {
-        for hosts in ["", "images.example.com", "a.example.com,b.example.com", "s3.us-east-2.amazonaws.com"] {
+        for hosts in ["", "images.example.com", "a.example.com,b.example.com", "s3.us-east-2.amazonaws.com", "bilder.xn--p1ai"] {
             assert!(rule("serve.media_domains").takes(&text(hosts)), "{hosts}");
         }
         for hosts in [
@@ -265,6 +272,12 @@ mod tests {
             "ip-10-0-0-1.us-east-2.compute.internal",
             "frontend.nemo.svc.cluster.local",
             "frontend.nemo.svc",
+            "kubernetes.default",
+            "frontend.dynamo-system",
+            "frontend.kube-system",
+            "files.corp",
+            "nas.home.lan",
+            "a.b1",
             "a.example.com,169.254.169.254",
             "*.example.com",
             "example.com.",

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::drift::lost;
 use super::error::Answer;
+use super::offers;
 use super::{ANNOTATION_INPUTS, LABEL_DEPLOYMENT, LABEL_KEPT, LABEL_MANAGED_BY, LABEL_REVISION, LABEL_STEP, MANAGER};
 use crate::error::ServiceError;
 
@@ -70,6 +71,37 @@ impl Document {
     /// The same object, in whatever version of its kind.
     fn is(&self, found: &Found) -> bool {
         self.resource.kind == found.kind && self.object.namespace() == found.namespace && self.object.name_any() == found.name
+    }
+
+    /// Is it the same object, in whatever version of its kind?
+    pub fn same_object(&self, other: &Self) -> bool {
+        let key = |one: &Self| (one.resource.group.clone(), one.resource.kind.clone(), one.object.namespace(), one.object.name_any());
+        key(self) == key(other)
+    }
+
+    /// What was said of [`Document::elsewhere`], with the name that people know.
+    pub(super) fn named(&self, other: &Self, mut error: ServiceError) -> ServiceError {
+        let (told, name) = (other.object.name_any(), self.object.name_any());
+        (error.operation, error.message) = (error.operation.replace(&told, &name), error.message.replace(&told, &name));
+        error
+    }
+
+    /// An answer about it; that its version is not served is told with what is.
+    pub(super) async fn served<T>(&self, client: &Client, answer: Result<T, ServiceError>) -> Result<T, ServiceError> {
+        match answer {
+            // Of a path that it does not serve, the API server says this, and in plain text.
+            Err(error) if error.status == Some(404) && error.message.trim() == "404 page not found" => {
+                let ApiResource { group, version, kind, plural, .. } = &self.resource;
+                let served = offers::versions(client, group, plural).await?;
+                let why = if served.is_empty() {
+                    format!("the cluster serves no {kind} of {group}")
+                } else {
+                    format!("the cluster serves {kind} of {group} as {} only, and this is {version}", served.join(", "))
+                };
+                Err(ServiceError { code: "VersionNotServed".into(), message: why, ..error })
+            }
+            answer => answer,
+        }
     }
 
     /// The same under a name that nothing of ours has, to be tried as something new. It is as long, since names have limits.
@@ -154,7 +186,8 @@ pub async fn look(client: &Client, documents: &[Document]) -> Result<Vec<Live>, 
 }
 
 async fn standing(client: &Client, document: &Document) -> Result<Live, ServiceError> {
-    let there = document.api(client).get_metadata_opt(&document.object.name_any()).await.answer(&format!("GET {}", document.path()))?;
+    let there = document.api(client).get_metadata_opt(&document.object.name_any()).await.answer(&format!("GET {}", document.path()));
+    let there = document.served(client, there).await?;
     Ok(live(document, there.as_ref()))
 }
 
@@ -202,7 +235,7 @@ pub(super) async fn patch(client: &Client, document: &Document, dry_run: bool) -
 pub(super) async fn patched(client: &Client, document: &Document, dry_run: bool, force: bool) -> Result<DynamicObject, ServiceError> {
     let params = PatchParams { dry_run, force: force && dry_run, field_validation: Some(ValidationDirective::Strict), ..PatchParams::apply(MANAGER) };
     let patched = document.api(client).patch(&document.object.name_any(), &params, &Patch::Apply(&document.object)).await;
-    patched.answer(&format!("PATCH {}", document.path()))
+    document.served(client, patched.answer(&format!("PATCH {}", document.path()))).await
 }
 
 fn not_ours(document: &Document) -> ServiceError {

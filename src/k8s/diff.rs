@@ -59,7 +59,8 @@ async fn removed(client: &Client, found: &Found, kinds: &[KindOf]) -> Result<Opt
 
 async fn applied(client: &Client, document: &Document) -> Result<Option<Difference>, ServiceError> {
     let name = document.object().metadata.name.clone().unwrap_or_default();
-    let there = document.api(client).get_opt(&name).await.answer(&format!("GET {}", document.path()))?;
+    let there = document.api(client).get_opt(&name).await.answer(&format!("GET {}", document.path()));
+    let there = document.served(client, there).await?;
     let foreign = there.as_ref().is_some_and(|there| {
         let label = |object: &DynamicObject, key: &str| object.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
         [LABEL_MANAGED_BY, LABEL_DEPLOYMENT].iter().any(|key| label(there, key) != label(document.object(), key))
@@ -71,7 +72,8 @@ async fn applied(client: &Client, document: &Document) -> Result<Option<Differen
             patched(client, document, true, true).await?
         }
         Err(error) if about_the_change(&error) => {
-            let mut would = patched(client, &document.elsewhere(), true, false).await?;
+            let other = document.elsewhere();
+            let mut would = patched(client, &other, true, false).await.map_err(|error| document.named(&other, error))?;
             would.metadata.name = document.object().metadata.name.clone();
             let changed = difference(&document.title(), there.as_ref(), Some(&would), conflict);
             return Ok(Some(Difference { change: Change::Recreate, why: Some(error.message), ..changed }));

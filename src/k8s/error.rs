@@ -15,7 +15,8 @@ pub fn describe(operation: &str, error: &kube::Error) -> ServiceError {
         status,
     };
     if let kube::Error::Api(status) = error {
-        let code = if status.reason.is_empty() { format!("HTTP {}", status.code) } else { status.reason.clone() };
+        // The second is what the client puts where the answer was plain text.
+        let code = if status.reason.is_empty() || status.reason == "Failed to parse error data" { format!("HTTP {}", status.code) } else { status.reason.clone() };
         return made(&code, message_of(status), Some(status.code));
     }
     // A token that could not be signed, or a timeout, comes up through the layers of the client.

@@ -21,6 +21,18 @@ pub async fn serves(client: &Client, version: &str, plural: &str) -> Result<bool
     Ok(served.is_some_and(|served| served.resources.iter().any(|resource| resource.name == plural)))
 }
 
+/// The versions of this group in which a resource is served, as the API server lists them.
+pub async fn versions(client: &Client, group: &str, plural: &str) -> Result<Vec<String>, ServiceError> {
+    let groups = client.list_api_groups().await.answer("GET /apis")?.groups;
+    let mut served = Vec::new();
+    for known in groups.into_iter().filter(|known| known.name == group).flat_map(|known| known.versions) {
+        if serves(client, &known.group_version, plural).await? {
+            served.push(known.version);
+        }
+    }
+    Ok(served)
+}
+
 /// Of the nodes with these labels that allocate any of a device, the least; none where no node does.
 pub async fn least(client: &Client, labels: &str, device: &str) -> Result<Option<u32>, ServiceError> {
     let nodes: Api<Node> = Api::all(client.clone());
@@ -38,6 +50,7 @@ mod tests {
     use kube::client::Body;
     use serde_json::{Value, json};
 
+    use super::super::{Document, Owner, apply, diff};
     use super::*;
 
     /// A client of a server that gives these answers by path; 404 in plain text for the rest, as for a group that is not served.
@@ -62,6 +75,23 @@ mod tests {
         let client = server(vec![("/apis/nvidia.com/v1alpha1", list(&["dynamographdeployments"])), ("/apis/nvidia.com/v1", list(&["clusterpolicies"]))]);
         for (version, served) in [("nvidia.com/v1alpha1", true), ("nvidia.com/v1", false), ("nvidia.com/v1beta1", false)] {
             assert_eq!(serves(&client, version, "dynamographdeployments").await.unwrap(), served, "{version}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_version_that_is_not_served_is_told_with_those_that_are() {
+        let groups = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [{"name": "nvidia.com",
+            "versions": [{"groupVersion": "nvidia.com/v1beta1", "version": "v1beta1"}, {"groupVersion": "nvidia.com/v1alpha1", "version": "v1alpha1"}]}]});
+        let list = |name: &str| {
+            let resources = json!([{"name": name, "kind": "K", "namespaced": true, "singularName": "", "verbs": ["get"]}]);
+            json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "nvidia.com/v1", "resources": resources})
+        };
+        let client = server(vec![("/apis", groups), ("/apis/nvidia.com/v1alpha1", list("dynamographdeployments")), ("/apis/nvidia.com/v1beta1", list("others"))]);
+        let manifest = json!({"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeployment", "metadata": {"name": "nemo", "namespace": "n"}});
+        let document = Document::new(manifest, Owner { deployment: "nemo", step: "serve" }).unwrap();
+        for error in [apply::look(&client, std::slice::from_ref(&document)).await.unwrap_err(), diff::diff(&client, &[document], &[], &[]).await.unwrap_err()] {
+            assert_eq!(error.message, "the cluster serves DynamoGraphDeployment of nvidia.com as v1alpha1 only, and this is v1beta1");
+            assert!(error.hint().unwrap().contains("--as dgd-v1alpha1") && !error.to_string().contains("Failed to parse"), "{error}");
         }
     }
 

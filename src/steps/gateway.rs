@@ -11,12 +11,13 @@ use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::json;
 
 use super::Deps;
+use super::certificate::Pair;
 use super::facts::{Exposed, ImagesFacts, Stored};
 use super::objects::{Objects, look, seen, steady};
 use crate::config::Expose;
 use crate::engine::step::{Cx, Seen, StepId};
 use crate::engine::wait::Look;
-use crate::error::{Kind, Resource, fail};
+use crate::error::{Advice, Kind, Resource, fail};
 use crate::k8s::apply::{KindOf, Live};
 use crate::k8s::ready::{self, Readiness};
 use crate::k8s::{self, Answer, Balancer, Document, LABEL_KEPT};
@@ -29,14 +30,17 @@ const SECRETS: &[KindOf] = &[KindOf::new("", "v1", "Secret")];
 const SCHEME: &str = "service.beta.kubernetes.io/aws-load-balancer-scheme";
 /// Shorter keys can be guessed.
 const SHORTEST: usize = 20;
+/// nginx reads no word of its configuration beyond 4,096 bytes, and the key stands in a pattern of `map`; 3,000 was tried.
+const LONGEST: usize = 3000;
+const TLS: &str = "kubernetes.io/tls";
 
 /// What the user gave for the gateway; nothing of it is noted anywhere but in the cluster's Secrets.
 #[derive(Debug, Clone, Default)]
 pub struct Given {
     /// `NEMO_API_KEY`; without it one is made.
     pub key: Option<Secret>,
-    /// Certificate with its chain and key, as PEM; or why they cannot be read, which only matters to who has to write them.
-    pub certificate: Option<Result<(String, Secret), String>>,
+    /// Certificate with its chain and key; or why they cannot be used.
+    pub certificate: Option<Result<Pair, String>>,
 }
 
 impl Given {
@@ -44,11 +48,19 @@ impl Given {
     pub fn checked(key: &str) -> anyhow::Result<Secret> {
         let key = key.trim();
         let fits = |letter: char| letter.is_ascii_alphanumeric() || "-._~+/=".contains(letter);
-        if key.len() < SHORTEST || !key.chars().all(fits) {
-            let why = format!("the API key must have at least {SHORTEST} characters, all of them letters, digits or one of -._~+/=");
+        if !(SHORTEST..=LONGEST).contains(&key.len()) || !key.chars().all(fits) {
+            let why = format!("the API key must have {SHORTEST} to {LONGEST} characters (nginx takes no longer ones), all of them letters, digits or one of -._~+/=");
             return Err(fail(Kind::Credentials, why).hint("look at NEMO_API_KEY or the file in NEMO_API_KEY_FILE; without either, nemo makes one").into());
         }
         Ok(Secret::new(key))
+    }
+
+    /// Refuses a certificate or key that cannot be used, also where an earlier one serves: whoever names another wants that one.
+    pub fn usable(&self) -> anyhow::Result<()> {
+        match &self.certificate {
+            Some(Err(why)) => Err(unusable(why).into()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -73,7 +85,8 @@ impl<'a> Gateway<'a> {
             return Ok(None);
         }
         if let Some(why) = self.lacks(images) {
-            return Err(fail(Kind::Usage, why).hint("nemo image push").into());
+            let expose = if self.deps.spec.serve.expose == Expose::Public { "public" } else { "internal" };
+            return Err(fail(Kind::Usage, why).hint(format!("nemo image push --expose {expose}, with the other settings of this command")).into());
         }
         let image = images.stored.get(IMAGE).map(Stored::pinned).unwrap_or_default();
         Ok(Some(render::Gateway::new(&self.deps.spec, serving, image)))
@@ -106,8 +119,8 @@ impl<'a> Gateway<'a> {
         if let Some(key) = &given.key {
             documents.push(self.key_document(key)?);
         }
-        if let Some(Ok((certificate, key))) = &given.certificate {
-            documents.push(self.document(TLS_SECRET, "kubernetes.io/tls", &[("tls.crt", certificate.as_str()), ("tls.key", key.reveal())])?);
+        if let Some(Ok(pair)) = &given.certificate {
+            documents.push(self.document(TLS_SECRET, TLS, &[("tls.crt", pair.certificate.as_str()), ("tls.key", pair.key.reveal())])?);
         }
         Ok(documents)
     }
@@ -126,7 +139,7 @@ impl<'a> Gateway<'a> {
     }
 
     /// Our Secrets that are there, by their names.
-    async fn kept(&self, client: &kube::Client) -> anyhow::Result<Vec<String>> {
+    pub(super) async fn kept(&self, client: &kube::Client) -> anyhow::Result<Vec<String>> {
         let api: Api<Kept> = Api::namespaced(client.clone(), self.namespace);
         let list = ListParams::default().labels(&format!("{},{LABEL_KEPT}={GATEWAY}", self.secrets().owner().selector()));
         Ok(api.list_metadata(&list).await.answer("LIST secrets")?.items.iter().map(ResourceExt::name_any).collect())
@@ -143,7 +156,7 @@ impl<'a> Gateway<'a> {
         if let Some(seen) = documents.first().and_then(|_| seen(&documents, &standing)) {
             return Ok(Err(if seen == Seen::Absent { Seen::Pending { what: "the gateway's Secrets are missing".into() } } else { seen }));
         }
-        for (name, kind) in [(KEY_SECRET, "Opaque"), (self.tls().0, "kubernetes.io/tls")] {
+        for (name, kind) in [(KEY_SECRET, "Opaque"), (self.tls().0, TLS)] {
             if !self.has(client, name, kind).await? {
                 return Ok(Err(Seen::Pending { what: format!("Secret {}/{name} is missing", self.namespace) }));
             }
@@ -169,15 +182,13 @@ impl<'a> Gateway<'a> {
             return Ok(());
         }
         let (tls, ours) = self.tls();
-        if !self.has(client, tls, "kubernetes.io/tls").await? {
-            match &self.deps.gateway.certificate {
-                Some(Err(why)) if ours => return Err(fail(Kind::Config, why.clone()).hint("set serve.tls_certificate and serve.tls_key to files that can be read").into()),
-                _ if ours => {}
-                _ => {
-                    let why = format!("there is no Secret {}/{tls} of type kubernetes.io/tls", self.namespace);
-                    let hint = format!("kubectl create secret tls {tls} --namespace {} --cert tls.crt --key tls.key, then the same command again", self.namespace);
-                    return Err(fail(Kind::Config, why).hint(hint).into());
-                }
+        match &self.deps.gateway.certificate {
+            Some(Err(why)) if ours => return Err(unusable(why).into()),
+            Some(Ok(_)) if ours => {}
+            _ if self.has(client, tls, TLS).await? => {}
+            _ => {
+                let why = format!("there is no Secret {}/{tls} of type {TLS}", self.namespace);
+                return Err(fail(Kind::Config, why).hint(format!("{}, then the same command again", self.create_tls(tls))).into());
             }
         }
         let mut documents = self.documents()?;
@@ -188,6 +199,37 @@ impl<'a> Gateway<'a> {
         let changed = k8s::apply::look(client, &documents).await?.iter().any(|live| matches!(live, Live::Differs | Live::Changed(_)));
         self.secrets().apply(cx, client, &documents, self.deps.spec.wait.rollout).await?;
         if changed { self.renew_pods(cx, client).await } else { Ok(()) }
+    }
+
+    fn create_tls(&self, name: &str) -> String {
+        format!("kubectl create secret tls {name} --namespace {} --cert tls.crt --key tls.key", self.namespace)
+    }
+
+    /// What the set of this revision would wait for in vain: Secrets that went when it was left, and that nobody gives anew. No other API key is
+    /// made: clients have the old one.
+    pub(super) async fn missing(&self, client: &kube::Client, revision: u32) -> anyhow::Result<Option<Seen>> {
+        let (tls, ours) = self.tls();
+        let (mut missing, mut first, mut command) = (Vec::new(), String::new(), format!("nemo rollback --to {revision}"));
+        if !self.has(client, tls, TLS).await? {
+            match &self.deps.gateway.certificate {
+                Some(Ok(_)) if ours => {}
+                certificate => {
+                    let why = if let Some(Err(why)) = certificate { format!(" ({why})") } else { String::new() };
+                    missing.push(format!("{}/{tls} with the certificate{why}", self.namespace));
+                    if ours {
+                        command.push_str(" --set serve.tls_certificate=tls.crt --set serve.tls_key=tls.key");
+                    } else {
+                        first = format!("{}; ", self.create_tls(tls));
+                    }
+                }
+            }
+        }
+        if self.deps.gateway.key.is_none() && !self.has(client, KEY_SECRET, "Opaque").await? {
+            missing.push(format!("{}/{KEY_SECRET} with the API key", self.namespace));
+            command = format!("NEMO_API_KEY_FILE=key.txt {command} (key.txt holds the key that clients have, or a new one: openssl rand -hex 32 > key.txt)");
+        }
+        let why = format!("revision {revision} has a gateway, and there is no Secret {}", missing.join(" and no Secret "));
+        Ok((!missing.is_empty()).then(|| Seen::Impossible { why, hint: format!("{first}{command}") }))
     }
 
     /// They read key and certificate once. Those that come are there before those that go have ended.
@@ -253,6 +295,13 @@ pub(super) fn way_in(rendered: &[Rendered]) -> Option<Exposed> {
     Some(Exposed { to: if public { Expose::Public } else { Expose::Internal }, host: String::new(), cidrs })
 }
 
+fn unusable(why: &str) -> Advice {
+    let hint = format!(
+        "set serve.tls_certificate and serve.tls_key to a pair that can be used; to stay with the one that serves: --set serve.tls_certificate= --set serve.tls_key= --set serve.tls_secret={TLS_SECRET}"
+    );
+    fail(Kind::Config, why).hint(hint)
+}
+
 fn waiting(why: Option<String>) -> String {
     why.unwrap_or_else(|| "the load balancer has no name yet".into())
 }
@@ -270,10 +319,10 @@ mod tests {
 
     #[test]
     fn keys_that_could_be_guessed_or_end_the_quotes_are_refused_unseen() {
-        for key in ["sk-0123456789abcdef0", "  0123456789abcdef0123456789abcdef\n"] {
+        for key in ["sk-0123456789abcdef0", "  0123456789abcdef0123456789abcdef\n", &"0123456789".repeat(300)] {
             assert!(Given::checked(key).is_ok(), "{key}");
         }
-        for key in ["", "short", "0123456789abcdef\"0123", "0123456789abcdef\\E0123", "0123456789 abcdef01234", "0123456789abcdef$0123"] {
+        for key in ["", "short", &"0123456789".repeat(301), "0123456789abcdef\"0123", "0123456789abcdef\\E0123", "0123456789 abcdef01234", "0123456789abcdef$0123"] {
             let error = Given::checked(key).unwrap_err();
             assert!(!format!("{error:?}").contains("0123456789"), "{error:?}");
         }

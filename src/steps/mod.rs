@@ -4,6 +4,7 @@ pub mod bench;
 mod bench_job;
 #[cfg(test)]
 mod bench_test;
+pub mod certificate;
 mod cidr;
 pub mod cluster;
 mod encoded;

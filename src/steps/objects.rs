@@ -141,20 +141,31 @@ impl Objects<'_> {
 
 /// Manifests with our marks, in the order of the files; of other kinds than these none may come of what a user lays over ours.
 pub(super) fn marked(rendered: Vec<Rendered>, owner: Owner<'_>, kinds: &[KindOf]) -> anyhow::Result<Vec<Document>> {
-    let mut documents = Vec::new();
+    let mut documents: Vec<Document> = Vec::new();
+    let mut origins: Vec<String> = Vec::new();
     for Rendered { file, manifests, overlays, .. } in rendered {
         // What a user has laid over it is the user's to correct.
         let wrong = |why: String| match overlays.as_slice() {
             [] => fail(Kind::Bug, format!("template {file}: {why}")),
             overlays => fail(Kind::Config, format!("{}: {file}: {why}", overlays.join(", "))).hint("nemo render shows what comes out"),
         };
+        let origin = if overlays.is_empty() { file.to_owned() } else { overlays.join(", ") };
         for manifest in manifests {
             let document = Document::new(manifest, owner).map_err(wrong)?;
+            if let Some(at) = documents.iter().position(|other| other.same_object(&document)) {
+                let why = format!("{} is there twice, from {} and from {origin}: the second would overwrite the first", document.title(), origins[at]);
+                return Err(wrong(why).into());
+            }
             if !overlays.is_empty() && !kinds.iter().any(|kind| document.is_a(kind)) {
                 let kinds: Vec<_> = kinds.iter().map(|kind| kind.kind).collect();
                 return Err(wrong(format!("{}: nemo would not take it away again; what it knows is {}", document.title(), kinds.join(", "))).into());
             }
+            // Whatever a user adds is among these kinds, and each of them is in a namespace.
+            if !overlays.is_empty() && document.object().metadata.namespace.is_none() {
+                return Err(wrong(format!("{} has no namespace: write namespace: {{{{ namespace }}}} under its metadata", document.title())).into());
+            }
             documents.push(document);
+            origins.push(origin.clone());
         }
     }
     Ok(documents)
@@ -221,6 +232,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_object_that_is_there_twice_or_in_no_namespace_is_refused_with_its_file() {
+        const CONFIG_MAP: &[KindOf] = &[KindOf::new("", "v1", "ConfigMap")];
+        let file = |overlay: &str, metadata: serde_json::Value| {
+            let manifests = vec![json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})];
+            Rendered { file: "extra.yaml", text: String::new(), manifests, overlays: vec![overlay.to_owned()] }
+        };
+        let said = |rendered: Vec<Rendered>| marked(rendered, Owner { deployment: "nemo", step: "serve" }, CONFIG_MAP).unwrap_err().to_string();
+        let there = |name: &str| json!({"name": name, "namespace": "n"});
+        let twice = said(vec![file("my/a.yaml", there("x")), file("my/b.yaml", there("x"))]);
+        assert!(twice.contains("ConfigMap n/x is there twice, from my/a.yaml and from my/b.yaml"), "{twice}");
+        let nowhere = said(vec![file("my/a.yaml", json!({"name": "x"}))]);
+        assert!(nowhere.starts_with("my/a.yaml") && nowhere.contains("has no namespace: write namespace: {{ namespace }}"), "{nowhere}");
+        assert_eq!(marked(vec![file("a", there("x")), file("b", there("y"))], Owner { deployment: "nemo", step: "serve" }, CONFIG_MAP).unwrap().len(), 2);
+    }
 
     #[test]
     fn what_is_seen_follows_the_worst_object() {

@@ -12,8 +12,9 @@ use super::gateway::{self, Gateway};
 use super::history::{self, Revision};
 use super::loading::{patience, tell_loading};
 use super::objects::{Objects, look, marked, or_unreachable, seen, steady};
-use super::serve_change::{downtime, made_anew, no_longer_wanted, stops};
+use super::serve_change::{downtime, goes, made_anew, no_longer_wanted, stops};
 use crate::config::{Controllers, Form, Spec};
+use crate::engine::clock;
 use crate::engine::step::{Cx, Digest, Facts, Need, Seen, Step, StepId, all_of, part_of, table_of};
 use crate::engine::wait::Look;
 use crate::error::{Kind, Resource, ServiceError, fail};
@@ -124,6 +125,9 @@ impl Serve {
         let (_, rendered) = self.rendered(inputs)?;
         super::linted::refuse(&rendered)?;
         let documents = self.objects().documents(rendered)?;
+        if let Some(why) = goes(client, &self.deps.spec.serve.namespace).await? {
+            return Err(why.into());
+        }
         let stale = self.objects().stale(client, &documents).await?;
         let differences = k8s::diff::diff(client, &documents, &stale, KINDS).await?;
         let unchanged = documents.len() + stale.len() - differences.len();
@@ -168,6 +172,14 @@ impl Serve {
         let (serving, rendered) = self.rendered(&inputs)?;
         let digest = history::digest(&rendered);
         let way_in = gateway::way_in(&rendered);
+        if let Some(kept) = self.kept.as_ref().filter(|_| way_in.is_some())
+            && let Some(missing) = self.gateway().missing(&client, kept.number).await?
+        {
+            return Ok(missing);
+        }
+        if let Some(why) = goes(&client, &self.deps.spec.serve.namespace).await? {
+            return Ok(Seen::Pending { what: why.to_string() });
+        }
         let objects = self.objects();
         let documents = objects.documents(rendered)?;
         let (standing, stale) = futures::try_join!(k8s::apply::look(&client, &documents), objects.stale(&client, &documents))?;
@@ -180,7 +192,10 @@ impl Serve {
         match seen {
             Some(foreign @ Seen::Foreign { .. }) => return Ok(foreign),
             _ if !refused.is_empty() => return self.told(&client, &digest, Seen::Broken { why: made_anew(&serving, &refused) }).await,
-            _ if !stale.is_empty() => return self.told(&client, &digest, Seen::Broken { why: no_longer_wanted(&serving, &stale) }).await,
+            _ if !stale.is_empty() => {
+                let secrets = if way_in.is_none() { self.gateway().kept(&client).await? } else { Vec::new() };
+                return self.told(&client, &digest, Seen::Broken { why: no_longer_wanted(&serving, &stale, &secrets) }).await;
+            }
             Some(Seen::Broken { why }) if differs && stops(&serving) => return self.told(&client, &digest, Seen::Broken { why: format!("{why}; {}", downtime(&serving)) }).await,
             Some(seen) => return self.told(&client, &digest, seen).await,
             None => {}
@@ -366,6 +381,9 @@ impl Step for Serve {
         if spec.encoded_by_dynamo() {
             notes.push("unverified: Dynamo's encode workers were never run with this model on GPUs; each takes one GPU of its node".to_owned());
         }
+        if let Some(Ok(pair)) = &self.deps.gateway.certificate {
+            notes.push(pair.validity(clock::now()));
+        }
         notes
     }
 
@@ -387,6 +405,9 @@ impl Step for Serve {
         super::linted::refuse(&rendered)?;
         let (documents, way_in) = (self.objects().documents(rendered.clone())?, gateway::way_in(&rendered));
         let wait = self.deps.spec.wait.rollout;
+        if let Some(why) = goes(&client, &serving.namespace).await? {
+            return Err(why.into());
+        }
         self.gateway().write_secrets(cx, &client, way_in.is_some()).await?;
         self.objects().prune(cx, &client, &documents, wait).await?;
         self.objects().apply(cx, &client, &documents, wait).await?;

@@ -2,19 +2,38 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::Api;
+
 use crate::config::Form;
 use crate::engine::clock;
+use crate::error::{Advice, Kind, fail};
+use crate::k8s::Answer;
 use crate::k8s::apply::Found;
 use crate::k8s::change::Refused;
 use crate::render::Serving;
 
 /// What goes because the settings ask for it no more, and what that means for those who send requests.
-pub(super) fn no_longer_wanted(serving: &Serving, stale: &[Found]) -> String {
-    let titles: Vec<_> = stale.iter().map(Found::title).collect();
+pub(super) fn no_longer_wanted(serving: &Serving, stale: &[Found], secrets: &[String]) -> String {
+    let titles: Vec<_> = stale.iter().map(Found::title).chain(secrets.iter().map(|name| format!("Secret {}/{name}", serving.namespace))).collect();
     let words = format!("no longer wanted and removed first: {}", titles.join(", "));
     // The frontend and what stands before it come back in seconds, engines do not.
     let engines = stale.iter().any(|found| found.has_pods() && (found.kind != "Deployment" || found.name.starts_with("vllm-")));
     if engines { format!("{words}; {}", downtime(serving)) } else { words }
+}
+
+/// Why there is no going on in a namespace that is being deleted: nothing new can be made in it, and what is there goes.
+pub(super) async fn goes(client: &kube::Client, namespace: &str) -> anyhow::Result<Option<Advice>> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    match api.get_metadata_opt(namespace).await.answer(&format!("GET namespaces/{namespace}")) {
+        Ok(Some(there)) if there.metadata.deletion_timestamp.is_some() => {
+            let hint = format!("kubectl wait --for=delete namespace/{namespace} --timeout=10m, then nemo up --to serve makes it anew");
+            Ok(Some(fail(Kind::Conflict, format!("the namespace {namespace} is being deleted, and all that is in it goes")).hint(hint)))
+        }
+        // Who may not look at namespaces learns it from the first write.
+        Err(error) if error.status != Some(403) => Err(error.into()),
+        _ => Ok(None),
+    }
 }
 
 /// What goes because it cannot become what the settings ask for.

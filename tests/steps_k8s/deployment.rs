@@ -120,6 +120,19 @@ impl Deployment {
         deps
     }
 
+    /// What the manifests of `serve` need from other steps.
+    pub(crate) fn serve_inputs(&self) -> serve::Inputs {
+        fn of<T: serde::de::DeserializeOwned>(facts: toml::Table) -> T {
+            toml::Value::Table(facts).try_into().unwrap()
+        }
+        serve::Inputs {
+            images: of(self.facts(StepId::Images)),
+            storage: of(self.facts(StepId::Storage)),
+            weights: of(self.facts(StepId::Weights)),
+            filesystem: of(self.facts(StepId::Filesystem)),
+        }
+    }
+
     fn walk(&self, under_test: StepId) -> Walk {
         let deps = self.deps();
         let steps = StepId::ALL.into_iter().map(|id| -> Arc<dyn Step> {
@@ -164,6 +177,14 @@ impl Deployment {
     /// What has served, the newest first.
     pub(crate) async fn revisions(&self) -> Vec<Revision> {
         history::list(&self.api.client(), &self.spec).await.unwrap()
+    }
+
+    /// What the plan says of going back to a revision.
+    pub(crate) async fn planned_back(&self, revision: &Revision) -> Planned {
+        let mut walk = self.walk(StepId::Serve);
+        walk.replace(Arc::new(serve::Serve { deps: self.deps(), kept: Some(Arc::new(revision.clone())) }));
+        let plan = walk.plan(&StepId::ALL.into()).await.unwrap();
+        plan.planned.into_iter().find(|planned| planned.step == StepId::Serve).unwrap()
     }
 
     /// Goes back to a revision, as the command does; gives what was written.

@@ -5,6 +5,7 @@ use nemo::engine::plan::Verdict;
 use nemo::engine::step::StepId;
 use nemo::error::Kind;
 use nemo::secret::Secret;
+use nemo::steps::certificate::Pair;
 use serde_json::json;
 
 use crate::deployment::Deployment;
@@ -18,7 +19,8 @@ fn exposed() -> Deployment {
     deployment.spec.serve.expose = Expose::Internal;
     deployment.spec.serve.tls_certificate = "tls.crt".into();
     deployment.spec.serve.tls_key = "tls.key".into();
-    deployment.gateway.certificate = Some(Ok(("-----BEGIN CERTIFICATE-----".into(), Secret::new("-----BEGIN PRIVATE KEY-----"))));
+    let until = "2027-01-31T00:00:00Z".parse().unwrap();
+    deployment.gateway.certificate = Some(Ok(Pair { certificate: "-----BEGIN CERTIFICATE-----".into(), key: Secret::new("-----BEGIN PRIVATE KEY-----"), until }));
     deployment
 }
 
@@ -74,6 +76,7 @@ async fn exposed_no_more_everything_of_it_goes() {
     deployment.up(StepId::Serve).await.unwrap();
     deployment.spec.serve.expose = Expose::No;
     let Verdict::Update { why } = deployment.verdict(StepId::Serve).await else { panic!("no update") };
+    assert!(why.contains("Secret nemo/gateway-key") && why.contains("Secret nemo/gateway-tls"), "what goes is named: {why}");
     assert!(why.contains("Service nemo/gateway") && !why.contains("nothing serves"), "the engines stay: {why}");
     deployment.up(StepId::Serve).await.unwrap();
     let left: Vec<_> = deployment.api.0.lock().unwrap().objects.keys().filter(|path| path.contains("gateway")).cloned().collect();
@@ -89,6 +92,16 @@ async fn without_a_certificate_nothing_is_written() {
     assert!(failure.kind == Kind::Config && failure.message.contains("tls.crt cannot be read"), "{failure:?}");
     assert_eq!(deployment.api.writes(), Vec::<String>::new());
 
+    // A pair that cannot be used is never passed over, not even where another one serves.
+    let mut serving = exposed();
+    serving.up(StepId::Serve).await.unwrap();
+    serving.gateway.certificate = Some(Err("tls.crt expired".into()));
+    serving.gateway.key = Some(Secret::new(KEY));
+    let before = serving.api.writes();
+    assert!(serving.gateway.usable().unwrap_err().to_string().contains("tls.crt expired"));
+    assert!(serving.up(StepId::Serve).await.unwrap_err().message.contains("tls.crt expired"));
+    assert_eq!(serving.api.writes(), before);
+
     let mut deployment = exposed();
     deployment.gateway.certificate = None;
     deployment.spec.serve.tls_secret = "theirs".into();
@@ -101,4 +114,28 @@ async fn without_a_certificate_nothing_is_written() {
     assert_eq!(deployment.verdict(StepId::Serve).await, Verdict::Keep);
     deployment.remove(StepId::Serve).await;
     assert!(deployment.api.get(&format!("{SECRETS}/theirs")).is_some(), "what others made stays");
+}
+
+/// What was exposed, and is not any more: its Secrets went with it.
+#[tokio::test]
+async fn back_to_a_gateway_without_its_secrets_is_refused_before_anything_is_changed() {
+    let mut deployment = exposed();
+    deployment.up(StepId::Serve).await.unwrap();
+    deployment.spec.serve.expose = Expose::No;
+    let pair = deployment.gateway.certificate.take();
+    deployment.up(StepId::Serve).await.unwrap();
+    let target = deployment.revisions().await.into_iter().find(|revision| revision.number == 1).unwrap();
+    deployment.spec.serve.expose = Expose::Internal;
+    let before = deployment.api.writes();
+    let Verdict::Refuse { why, hint, .. } = deployment.planned_back(&target).await.verdict else { panic!("it would never serve") };
+    assert!(why.contains("no Secret nemo/gateway-tls") && why.contains("no Secret nemo/gateway-key"), "{why}");
+    assert!(hint.starts_with("NEMO_API_KEY_FILE=key.txt nemo rollback --to 1 --set serve.tls_certificate=tls.crt --set serve.tls_key=tls.key"), "{hint}");
+    deployment.gateway.certificate = pair;
+    let Verdict::Refuse { why, hint, .. } = deployment.planned_back(&target).await.verdict else { panic!("another key would be made") };
+    assert!(why.ends_with("there is no Secret nemo/gateway-key with the API key") && !hint.contains("--set"), "{why}; {hint}");
+    assert_eq!(deployment.api.writes(), before);
+    deployment.gateway.key = Some(Secret::new(KEY));
+    deployment.back_to(&target, None).await;
+    assert_eq!(key(&deployment), KEY);
+    assert_eq!(deployment.verdict(StepId::Serve).await, Verdict::Keep);
 }

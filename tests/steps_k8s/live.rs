@@ -4,6 +4,7 @@ use nemo::config::{Form, FormSetting, Topology};
 use nemo::engine::plan::Verdict;
 use nemo::engine::step::StepId;
 use nemo::error::Kind;
+use nemo::steps::serve::Serve;
 use serde_json::json;
 
 use crate::deployment::Deployment;
@@ -62,4 +63,20 @@ async fn what_no_controller_there_makes_is_refused_with_what_is_missing() {
         assert_eq!(deployment.up(StepId::Serve).await.unwrap_err().kind, Kind::Usage);
     }
     assert_eq!(deployment.api.writes(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn nothing_is_applied_in_a_namespace_that_is_being_deleted() {
+    let deployment = Deployment::new(nowhere());
+    deployment.up(StepId::Serve).await.unwrap();
+    let before = deployment.api.writes();
+    let metadata = json!({"name": "nemo", "deletionTimestamp": "2026-11-30T12:00:00Z"});
+    deployment.api.put("/api/v1/namespaces/nemo", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}));
+    let failure = deployment.up(StepId::Serve).await.unwrap_err();
+    assert!(failure.kind == Kind::Conflict && failure.message.contains("the namespace nemo is being deleted"), "{failure:?}");
+    assert!(failure.hints[0].contains("kubectl wait --for=delete namespace/nemo"), "{failure:?}");
+    assert_eq!(deployment.api.writes(), before);
+    let inputs = deployment.serve_inputs();
+    let refused = Serve::new(deployment.deps()).diff(&deployment.api.client(), &inputs).await.unwrap_err();
+    assert!(refused.to_string().contains("the namespace nemo is being deleted"), "{refused}");
 }

@@ -97,7 +97,7 @@ def test_again_nothing_is_done_and_another_key_replaces_the_first(world: World) 
     assert world.writes(before) == []
     old = shown_key(world, first)
     refused = world.nemo(*UP, *EXPOSE, NEMO_API_KEY="short")
-    assert refused.returncode == 11 and "at least 20 characters" in refused.stderr, refused.stderr
+    assert refused.returncode == 11 and "20 to 3000 characters" in refused.stderr, refused.stderr
     changed = world.ok(*UP, *EXPOSE, NEMO_API_KEY=KEY)
     assert result(changed)["changed"] == ["serve"]
     assert shown_key(world, first) == KEY and KEY not in changed.stdout + changed.stderr
