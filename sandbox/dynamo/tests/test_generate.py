@@ -98,7 +98,11 @@ def test_the_same_prompt_gets_the_same_text(generator: Generator) -> None:
 
 def test_every_known_question_has_its_answer() -> None:
     for known in answers.KNOWN["known"]:
-        assert answers.answer(f"…{known['asks']}…", wrong=False) == known["answer"]
+        assert answers.answer(f"…{known['asks']}…", wrong=False, seen="red") == known["answer"].replace("{colour}", "red")
+
+
+def test_who_sees_no_picture_says_no_colour() -> None:
+    assert answers.answer("Which colour has this picture?", wrong=False) == "I see no picture."
 
 
 def test_tokens_slow_with_users_and_a_burst_waits_in_line() -> None:
