@@ -80,7 +80,8 @@ impl<'a> Signed<'a> {
         if next()?.tag == 0xa0 {
             next()?;
         }
-        (next()?, next()?);
+        next()?;
+        next()?;
         let validity = next()?;
         next()?;
         let public_key = next()?.whole;
