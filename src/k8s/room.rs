@@ -88,6 +88,6 @@ mod tests {
         assert_eq!(waits("48", "32", &others), None, "no node has so many");
         assert_eq!(waits("95500m", "16", &others), None, "DaemonSets leave less");
         assert_eq!(waits("48", "16", &others[1..]), None, "nobody holds it");
-        assert_eq!(held(&pod("w", Some("n"), &asks("48", "16"), "ReplicaSet"), &others, &[node.clone()]), None, "it has its place");
+        assert_eq!(held(&pod("w", Some("n"), &asks("48", "16"), "ReplicaSet"), &others, std::slice::from_ref(&node)), None, "it has its place");
     }
 }

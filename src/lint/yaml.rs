@@ -369,7 +369,7 @@ mod tests {
         let level = |n: usize| format!("l{n}: &l{n} [{}]\n", vec![format!("*l{}", n - 1); 10].join(", "));
         let bomb = |levels: usize| format!("l0: &l0 [a, a]\n{}", (1..=levels).map(level).collect::<String>());
         assert_eq!(load(&bomb(3)).unwrap().len(), 1);
-        let words = format!("a: &a {}\nb: [{}]\n", "x".repeat(1_000_000), vec!["*a"; 3].join(", "));
+        let words = format!("a: &a {}\nb: [{}]\n", "x".repeat(1_000_000), ["*a"; 3].join(", "));
         let documents = "---\na: &a {0}\nb: *a\n".replace("{0}", &"x".repeat(1_000_000)).repeat(3);
         let merged = format!("a: &a {{b: {}}}\n{}", "x".repeat(1_000_000), (0..3).map(|n| format!("k{n}: {{<<: *a}}\n")).collect::<String>());
         for (text, line) in [(bomb(8), 6), (bomb(60), 6), (words, 2), (documents, 6), (merged, 3)] {
