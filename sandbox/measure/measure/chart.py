@@ -1,6 +1,6 @@
 """A chart that makes the same documents as `nemo render --all`: what differs in any two of its renderings is a value, the rest is text.
 
-One template for each file of each topology and form. It goes over the list of deployments and has no conditions but for fields that
+One template for each file of each topology and form, and of each list of kinds in it. It goes over the list of deployments and has no conditions but for fields that
 some of them lack, so that helm has as little to do as a chart of these documents can give it.
 """
 
@@ -121,6 +121,10 @@ def _free(name: str, scopes: list[Scope]) -> str:
     return next(n for n in (f"{name}{at or ''}" for at in range(len(taken) + 1)) if n not in taken)
 
 
+def _kinds(documents: list[Any]) -> tuple[str, ...]:
+    return tuple(document["kind"] for document in documents)
+
+
 def write(folder: Path, sets: dict[str, dict[str, list[Any]]], others: dict[str, dict[str, list[Any]]]) -> int:
     """The chart of `sets`: deployment (`MODEL-PRECISION/TOPOLOGY-FORM`) → file → documents. `others` are the same deployments with other settings: they
     only show what is a value. Gives back how many actions the templates have."""
@@ -128,15 +132,16 @@ def write(folder: Path, sets: dict[str, dict[str, list[Any]]], others: dict[str,
     (folder / "Chart.yaml").write_text("apiVersion: v2\nname: bench\nversion: 1.0.0\n")
     values: dict[str, list[Scope]] = {}
     writer = Writer()
-    groups: dict[tuple[str, str], list[str]] = {}
+    # By the kinds, too: whose workers encode decides what a file of one topology and form holds.
+    groups: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for name, files in sets.items():
-        for file in files:
-            groups.setdefault((name.rpartition("/")[2], file), []).append(name)
-    for (shape, file), names in groups.items():
-        seen = [sets[name][file] for name in names] + [others[name][file] for name in names if name in others]
+        for file, documents in files.items():
+            groups.setdefault((name.rpartition("/")[2], file, _kinds(documents)), []).append(name)
+    for (shape, file, kinds), names in groups.items():
+        seen = [sets[name][file] for name in names] + [others[name][file] for name in names if name in others and _kinds(others[name][file]) == kinds]
         scopes: list[Scope] = [{} for _ in seen]
         documents = [writer.node([one[at] for one in seen], scopes, "document") for at in range(len(seen[0]))]
-        key = _word(f"{shape}_{file.removesuffix('.yaml')}")
+        key = _word("_".join([shape, file.removesuffix(".yaml"), *kinds]))
         values[key] = scopes[: len(names)]
         body = "\n---\n".join("\n".join(document.lines) for document in documents)
         (folder / "templates" / f"{key}.yaml").write_text(f"{{{{- range .Values.{key} }}}}\n---\n{body}\n{{{{- end }}}}\n")

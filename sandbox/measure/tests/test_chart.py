@@ -57,17 +57,25 @@ def test_lists_of_any_length_and_fields_that_some_lack(tmp_path: Path) -> None:
     sets = {"m-bf16/agg-deployments": {"worker.yaml": [A]}, "n-fp8/agg-deployments": {"worker.yaml": [B]}}
     actions = chart.write(tmp_path / "chart", sets, {})
     found = made(tmp_path / "chart")
-    assert [document for document in found["agg_deployments_worker"] if document] == [A, B]
+    assert [document for document in found["agg_deployments_worker_Pod"] if document] == [A, B]
     assert actions >= 6
+
+
+def test_a_file_that_holds_other_kinds_elsewhere(tmp_path: Path) -> None:
+    settings = {"kind": "ConfigMap", "data": {"a": "1"}}
+    sets = {"m-bf16/e-pd-deployments": {"frontend.yaml": [A]}, "n-fp8/e-pd-deployments": {"frontend.yaml": [settings, B]}}
+    chart.write(tmp_path / "chart", sets, {})
+    found = [document for documents in made(tmp_path / "chart").values() for document in documents if document]
+    assert sorted(map(json.dumps, found)) == sorted(map(json.dumps, [A, settings, B]))
 
 
 def test_what_differs_in_other_settings_is_a_value(tmp_path: Path) -> None:
     sets = {"m-bf16/agg-deployments": {"worker.yaml": [A]}}
     chart.write(tmp_path / "chart", sets, {"m-bf16/agg-deployments": {"worker.yaml": [pod("other", *(A["spec"]["containers"][0][key] for key in ("args", "env")))]}})
-    template = (tmp_path / "chart" / "templates" / "agg_deployments_worker.yaml").read_text()
+    template = (tmp_path / "chart" / "templates" / "agg_deployments_worker_Pod.yaml").read_text()
     assert "{{ .name | quote }}" in template and '"main"' in template
     values = json.loads((tmp_path / "chart" / "values.yaml").read_text())
-    assert [one["name"] for one in values["agg_deployments_worker"]] == ["a"]
+    assert [one["name"] for one in values["agg_deployments_worker_Pod"]] == ["a"]
 
 
 def test_where_a_definition_is_kinder() -> None:
