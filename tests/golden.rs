@@ -418,17 +418,19 @@ fn dynamos_encode_workers_are_asked_and_understood() {
 
 /// A list of hosts that nobody would heed is refused, and not rendered.
 #[test]
-fn dynamos_encode_worker_knows_no_list_of_hosts() {
-    let flags = [("model", ENCODED_BY_DYNAMO), ("serve.topology", "e-pd"), ("serve.media_domains", "a.example.com"), ("gpu.nodes", "2")];
+fn dynamos_workers_know_no_list_of_hosts() {
     let inputs = |flags: &[(&str, &str)]| Inputs {
         working_folder: std::env::temp_dir().join("nowhere"),
         file: None,
         env: Vec::new(),
         flags: flags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
     };
-    let error = load(&inputs(&flags)).unwrap_err().to_string();
-    assert!(error.contains("serve.media_domains") && error.contains("it knows no list of hosts"), "{error}");
-    assert!(load(&inputs(&[flags[0], flags[1], flags[3]])).is_ok());
+    let encode = [("model", ENCODED_BY_DYNAMO), ("serve.topology", "e-pd"), ("gpu.nodes", "2")];
+    for flags in [&encode[..], &[("serve.topology", "aggregated")], &[("serve.topology", "disaggregated"), ("gpu.nodes", "2")]] {
+        let error = load(&inputs(&[flags, &[("serve.media_domains", "a.example.com")]].concat())).unwrap_err().to_string();
+        assert!(error.contains("serve.media_domains") && error.contains("they know no list of hosts"), "{error}");
+        assert!(load(&inputs(flags)).is_ok());
+    }
 }
 
 #[test]
@@ -473,11 +475,14 @@ fn half_the_gpus_an_engine_makes_two_engines_a_node() {
 
 #[test]
 fn pictures_from_named_hosts_only() {
-    let args = containers_of(&[("serve.media_domains", "a.example.com,b.example.com")]).pop().unwrap()["args"].clone();
-    let args = words(&args);
-    let at = args.iter().position(|arg| *arg == "--allowed-media-domains").unwrap();
-    assert_eq!(args[at + 1..at + 3], ["a.example.com", "b.example.com"]);
-    assert_eq!(refused("dynamo.vllm", &args), None);
+    let settings = [("serve.topology", "e-pd"), ("gpu.nodes", "2"), ("serve.media_domains", "a.example.com,b.example.com")];
+    let servers: Vec<Value> = containers_of(&settings).into_iter().filter(|container| words(&container["args"]).contains(&"--allowed-media-domains")).collect();
+    assert!(servers.len() > 1, "the encoders fetch, and the engine that answers fetches what it encodes itself");
+    for server in servers {
+        let args = words(&server["args"]);
+        let at = args.iter().position(|arg| *arg == "--allowed-media-domains").unwrap();
+        assert_eq!(args[at + 1..at + 3], ["a.example.com", "b.example.com"]);
+    }
 }
 
 /// The pods of a group, as LeaderWorkerSet makes them.

@@ -14,11 +14,11 @@ pub(super) fn expose(spec: &Spec) -> Option<Answered> {
     let cidrs = spec.allowed_cidrs();
     let answer = format!("{place}, by TLS and API key, from {}", cidrs.join(", "));
     let everybody = cidrs.iter().any(|cidr| cidr.ends_with("/0"));
-    Some(match (everybody, spec.sees_pictures() && spec.serve.media_domains.is_empty()) {
+    Some(match (everybody, spec.sees_pictures() && !spec.splits_by_vllm()) {
         (true, _) => question.warn(format!("{answer}: from everywhere"), "only the key keeps others out; serve.allowed_cidrs says which networks may connect"),
         (false, true) => {
-            let why = format!("{answer}; pictures are fetched from any public host that a request names");
-            question.warn(why, "name the hosts that they may come from: --set serve.media_domains=images.example.com")
+            let why = format!("{answer}; Dynamo's workers fetch pictures from any public host that a request names");
+            question.warn(why, "who holds the key can make them ask any public https address, and none inside the VPC; only vLLM's own servers (e-pd, e-p-d) know a list of hosts, serve.media_domains")
         }
         (false, false) => question.ok(answer),
     })
@@ -39,7 +39,7 @@ mod tests {
     fn what_is_open_is_said() {
         assert_eq!(asked(&[]), None);
         let tls = ("serve.tls_secret", "t");
-        let public = [("serve.expose", "public"), tls, ("serve.media_domains", "images.example.com")];
+        let public = [("serve.expose", "public"), tls, ("serve.topology", "e-pd"), ("gpu.nodes", "2"), ("serve.media_domains", "images.example.com")];
         for (settings, verdict, words) in [
             ([&public[..], &[("serve.allowed_cidrs", "0.0.0.0/0")]].concat(), Verdict::Warn, "from everywhere"),
             ([&public[..], &[("serve.allowed_cidrs", "203.0.113.0/24")]].concat(), Verdict::Ok, "on the internet, by TLS and API key, from 203.0.113.0/24"),

@@ -124,9 +124,9 @@ pub(super) fn contradictions(spec: &Spec, layers: &Layers) -> Vec<String> {
         let (place, there) = if there.is_empty() { ("serve.topology", "no other form".to_owned()) } else { ("serve.form", there.join(", ")) };
         wrong.push(format!("{}: there is no {topology} as {form}: {why}; there is {there}", layers.place(place)));
     }
-    if spec.encoded_by_dynamo() && !serve.media_domains.is_empty() {
+    if !spec.splits_by_vllm() && !serve.media_domains.is_empty() {
         wrong.push(format!(
-            "{}: with {topology} Dynamo's encode worker fetches the pictures, from every public host over https: it knows no list of hosts (up to 1.6.1)",
+            "{}: as {topology} Dynamo's workers fetch the pictures, from every public host over https and from no address inside the VPC: they know no list of hosts (up to 1.6.1). vLLM's own servers do: e-pd and e-p-d of a model whose pictures they encode",
             layers.place("serve.media_domains")
         ));
     }

@@ -218,15 +218,14 @@ fn pictures(spec: &Spec) -> Vec<Because<Argument>> {
     let mut args = vec![because("Unset, the engine plans the encoder's memory for 999 pictures a request.", [set("--limit-mm-per-prompt", serde_json::Value::Object(limits))])];
     if !spec.splits_by_vllm() {
         args.insert(0, because("Pictures, documents and video; without it Dynamo serves text only.", [flag("--enable-multimodal")]));
-    }
-    if !spec.serve.media_domains.is_empty() {
-        let values = spec.serve.media_domains.split(',').map(str::to_owned).collect();
-        args.push(because("Pictures are fetched from these hosts only (serve.media_domains).", [Argument { flag: "--allowed-media-domains".to_owned(), values }]));
-    } else if spec.splits_by_vllm() {
+    } else if spec.serve.media_domains.is_empty() {
         args.push(because(
             "No host is named (serve.media_domains), so pictures come within the request: vLLM's own server would fetch from any address, inside the VPC too. No host has this name (RFC 2606).",
             [set("--allowed-media-domains", "nothing.invalid")],
         ));
+    } else {
+        let values = spec.serve.media_domains.split(',').map(str::to_owned).collect();
+        args.push(because("Pictures are fetched from these hosts only (serve.media_domains).", [Argument { flag: "--allowed-media-domains".to_owned(), values }]));
     }
     args
 }
