@@ -78,6 +78,13 @@ def test_a_replica_over_nodes_takes_the_place_of_what_was_there(world: World) ->
     assert sorted(pods) == ["pod/vllm-worker-0", "pod/vllm-worker-0-1"]
 
 
+def test_experts_over_nodes(world: World) -> None:
+    serves(world, "--topology", "expert-parallel")
+    assert workloads(world) == {"deployment/frontend", "leaderworkerset/vllm-worker"}
+    first = world.exec("kubectl", "get", "pod", "vllm-worker-0", "--namespace", "nemo", "--output", "jsonpath={.spec.containers[0].args}").stdout
+    assert "--enable-expert-parallel" in first and "--data-parallel-address" in first, first
+
+
 def test_a_graph_of_dynamos_operator(world: World) -> None:
     serves(world, "--topology", "disaggregated", "--as", "dgd-v1beta1")
     assert workloads(world) == {"dynamographdeployment/nemo"}
