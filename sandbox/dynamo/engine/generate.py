@@ -111,13 +111,6 @@ class Generator:
         finally:
             self._running(-1)
 
-    async def encode(self, request: dict[str, Any], context: Any) -> AsyncIterator[dict[str, Any]]:
-        """An encoder's part: it reads the pictures and says nothing."""
-        count = len(request.get("token_ids") or [])
-        await asyncio.sleep(self.latency.times["first_token_ms"] / 1000)
-        self._stepped()
-        yield self._last([], "stop", count, 0)
-
     async def _seen(self, request: dict[str, Any], context: Any) -> Seen:
         return await self.pictures.seen(request, context) if self.pictures else Seen([])
 

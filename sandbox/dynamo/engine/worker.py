@@ -52,6 +52,8 @@ def prepare(config: Config) -> dict[str, Any]:
     args = config.engine_args
     flags.refuse_unknown_names(args)
     found = startup.check_model(config.model, bool(args.trust_remote_code))
+    if args.mm_encoder_only:
+        raise NotImplementedError("sandbox: what dynamo.vllm does with --mm-encoder-only was not read")
     transfer.refuse(args, found)
     startup.check_devices(args)
     return found
@@ -163,8 +165,6 @@ async def register_and_answer(config: Config, runtime: Any, endpoints: list[Any]
     moving = transfer.Transfer(config.engine_args, found, Nixl(metrics), efa.Efa(efa.given())) if transfer.connector(config.engine_args) else None
     if moving:
         await moving.open()
-    if encodes(config) and config.component == "backend":
-        config.component = "encode"  # or the frontend would take it for one that answers
     pictures_ = Pictures(config, found, await encode_workers(config, runtime))
     generator = Generator(tokenizer, {ends} if isinstance(ends, int) else set(ends), most, counters.step, metrics, moving, pictures_)
     endpoint = runtime.endpoint(f"{config.namespace}.{config.component}.{config.endpoint}")
@@ -173,8 +173,7 @@ async def register_and_answer(config: Config, runtime: Any, endpoints: list[Any]
         endpoint=endpoint, registry=metrics.registry, metric_prefix_filters=["vllm:"], namespace_name=config.namespace,
         component_name=config.component, endpoint_name=config.endpoint, model_name=config.served_model_name or config.model,
     )  # fmt: skip
-    role = DisaggregationMode.ENCODE if encodes(config) else config.disaggregation_mode
-    serves, worker_type, needs = ROLES[role]
+    serves, worker_type, needs = ROLES[config.disaggregation_mode]
     if config.route_to_encoder:
         needs = [[*(needs[0] if needs else []), WorkerType.Encode]]
     await register_model(
@@ -183,16 +182,10 @@ async def register_and_answer(config: Config, runtime: Any, endpoints: list[Any]
         custom_template_path=config.custom_jinja_template, worker_type=worker_type, needs=needs,
     )  # fmt: skip
     logger.info("Model %s is registered", config.served_model_name or config.model)
-    if role == DisaggregationMode.PREFILL:
+    if config.disaggregation_mode == DisaggregationMode.PREFILL:
         await endpoint.serve_endpoint(generator.prefill, health_check_payload=VllmPrefillHealthCheckPayload(None).to_dict())
-    elif role == DisaggregationMode.ENCODE:
-        await endpoint.serve_endpoint(generator.encode)
     else:
         await endpoint.serve_endpoint(generator.generate, health_check_payload=VllmHealthCheckPayload(None).to_dict())
-
-
-def encodes(config: Config) -> bool:
-    return bool(getattr(config.engine_args, "mm_encoder_only", False))
 
 
 def main() -> None:
