@@ -7,6 +7,7 @@ pub mod aws;
 pub mod bench;
 pub mod check;
 pub mod cli;
+pub mod compare;
 pub mod config;
 pub mod endpoint;
 pub mod engine;

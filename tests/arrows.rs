@@ -11,8 +11,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("check", &["aws", "config", "engine", "error", "fit", "hub", "registry", "secret", "steps"]),
     (
         "cli",
-        &["agent", "aws", "bench", "check", "config", "endpoint", "engine", "error", "explain", "fit", "hub", "k8s", "lint", "registry", "render", "secret", "slo", "steps", "ui"],
+        &[
+            "agent", "aws", "bench", "check", "compare", "config", "endpoint", "engine", "error", "explain", "fit", "hub", "k8s", "lint", "registry", "render", "secret", "slo",
+            "steps", "ui",
+        ],
     ),
+    ("compare", &["bench"]),
     ("config", &["engine", "error"]),
     ("endpoint", &["error", "secret"]),
     ("engine", &["error"]),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::records::{self, Outcome, Record};
 use super::stats::{self, Asked, Numbers};
-use super::summary;
+use super::{summary, validity};
 use crate::error::{Kind, fail};
 
 /// What has to be the same in runs that are compared.
@@ -16,6 +16,8 @@ use crate::error::{Kind, fail};
 pub struct Comparable {
     pub aiperf: String,
     pub model: String,
+    /// By the last part of the model's name, as NVIDIA names them: `bf16`, `fp8`, `nvfp4`; none: not known.
+    pub precision: Option<String>,
     pub tokenizer: String,
     /// Tokens of a prompt, on average, as asked.
     pub isl: f64,
@@ -26,9 +28,19 @@ pub struct Comparable {
 
 impl fmt::Display for Comparable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { aiperf, model, tokenizer, isl, osl, streaming } = self;
-        write!(f, "{model}, {isl} tokens in, {osl} out, {}, tokenizer {tokenizer}, aiperf {aiperf}", if *streaming { "streaming" } else { "not streaming" })
+        let Self { aiperf, model, precision, tokenizer, isl, osl, streaming } = self;
+        write!(f, "{model}")?;
+        if let Some(precision) = precision {
+            write!(f, " ({precision})")?;
+        }
+        write!(f, ", {isl} tokens in, {osl} out, {}, tokenizer {tokenizer}, aiperf {aiperf}", if *streaming { "streaming" } else { "not streaming" })
     }
+}
+
+/// `nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4` is nvfp4.
+fn precision(model: &str) -> Option<String> {
+    let last = model.rsplit(['-', '/', '_']).next()?.to_ascii_lowercase();
+    ["bf16", "fp16", "fp8", "nvfp4", "mxfp4", "fp4", "int8", "int4"].contains(&last.as_str()).then_some(last)
 }
 
 /// One run: one load.
@@ -43,6 +55,10 @@ pub struct Level {
     /// As TTFT; empty where tokens did not arrive one after the other.
     pub itl_ms: Vec<f64>,
     pub latency_ms: Vec<f64>,
+    /// The requests themselves, as they ended.
+    pub requests: Vec<Record>,
+    /// Why its numbers are not to be trusted: a cut file, two runs in one folder, a run that was stopped.
+    pub objections: Vec<String>,
 }
 
 /// Reads every run in the folder or below it, by rising concurrency.
@@ -136,12 +152,14 @@ fn one(folder: &Path) -> anyhow::Result<Level> {
     let comparable = Comparable {
         aiperf: summary.version.clone(),
         model: model.name.clone(),
+        precision: precision(&model.name),
         tokenizer: config.tokenizer.name.clone(),
         isl: dataset.prompts.isl.mean,
         osl: dataset.prompts.osl.mean,
         streaming: config.endpoint.streaming,
     };
     let numbers = stats::numbers(&records.profiling, Asked { concurrency, output_tokens: comparable.osl as u32 }, summary.seconds);
+    let checks = validity::found(concurrency, &records, &summary, &numbers);
     let of = |value: fn(&records::Measured) -> Option<f64>| sorted(&records.profiling, value);
     Ok(Level {
         folder: folder.to_owned(),
@@ -151,7 +169,15 @@ fn one(folder: &Path) -> anyhow::Result<Level> {
         itl_ms: if numbers.streamed { of(|m| m.itl_ms) } else { Vec::new() },
         latency_ms: of(|m| Some(m.latency_ms)),
         numbers,
+        objections: checks.into_iter().filter(|check| !check.passed).map(|check| format!("{}: {}", check.name, shortened(&check.says))).collect(),
+        requests: records.profiling,
     })
+}
+
+/// A cut file disagrees with its summary in fifty numbers; the first two tell.
+fn shortened(says: &str) -> String {
+    let all: Vec<&str> = says.split("; ").collect();
+    if all.len() <= 3 { says.to_owned() } else { format!("{}; and {} more", all[..2].join("; "), all.len() - 2) }
 }
 
 fn sorted(records: &[Record], value: fn(&records::Measured) -> Option<f64>) -> Vec<f64> {
@@ -164,4 +190,41 @@ fn sorted(records: &[Record], value: fn(&records::Measured) -> Option<f64>) -> V
         .collect();
     values.sort_by(f64::total_cmp);
     values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_precision_is_known_by_the_end_of_the_name() {
+        for (model, want) in [
+            ("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4", Some("nvfp4")),
+            ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", Some("bf16")),
+            ("nvidia/nemotron-mock", None),
+            ("", None),
+        ] {
+            assert_eq!(precision(model).as_deref(), want, "{model}");
+        }
+    }
+    #[test]
+    fn a_cut_file_is_never_taken_for_a_whole_one() {
+        let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/aiperf/sweeps/agg-0.13.0/concurrency_1__requests_24");
+        let copy = tempfile::tempdir().unwrap();
+        for name in ["profile_export_aiperf.json", "phase_manifest.json"] {
+            std::fs::copy(run.join(name), copy.path().join(name)).unwrap();
+        }
+        let whole = std::fs::read(run.join("profile_export.jsonl")).unwrap();
+        let cut = |bytes: usize| {
+            std::fs::write(copy.path().join("profile_export.jsonl"), &whole[..bytes]).unwrap();
+            read(copy.path())
+        };
+        assert_eq!(cut(whole.len()).unwrap()[0].objections, [""; 0]);
+        assert_eq!(cut(whole.len() - 1).unwrap()[0].objections, [""; 0], "all but the last newline is there");
+        for bytes in (0..whole.len() - 1).step_by(4999) {
+            let levels = cut(bytes).unwrap_or_else(|error| panic!("{bytes}: {error:#}"));
+            assert!(!levels[0].objections.is_empty(), "{bytes} of {}", whole.len());
+            assert!(levels[0].numbers.answered < 24);
+        }
+    }
 }

@@ -4,12 +4,14 @@
 //! decides is read from `profile_export.jsonl`.
 
 pub mod level;
+pub mod measure;
 pub mod plan;
 #[cfg(test)]
 mod recorded;
 pub mod records;
 pub mod result;
 pub mod said;
+pub mod side;
 pub mod stats;
 pub mod summary;
 pub mod validity;

@@ -128,11 +128,16 @@ fn read_from(mut input: impl BufRead, name: &str) -> anyhow::Result<Records> {
         }
         match serde_json::from_slice::<Line>(&line) {
             Ok(parsed) => records.take(parsed, name, number)?,
-            Err(e) if !line.ends_with(b"\n") && (e.is_eof() || std::str::from_utf8(&line).is_err()) => records.torn = true,
+            Err(e) if !line.ends_with(b"\n") && cut(&line, &e) => records.torn = true,
             Err(e) => return Err(fail(Kind::Verification, format!("{name}, line {number}: not a record of aiperf: {e}")).into()),
         }
     }
     Ok(records)
+}
+
+/// Does the line end where it could have gone on? After `1.` or `1e` a number is wrong only because it ends.
+fn cut(line: &[u8], error: &serde_json::Error) -> bool {
+    error.is_eof() || (error.is_syntax() && error.column() >= line.len()) || std::str::from_utf8(line).is_err()
 }
 
 impl Records {
@@ -202,6 +207,17 @@ mod tests {
         for text in [format!("{cut}\n{ANSWERED}\n"), format!("{ANSWERED}\n{cut}\n")] {
             let error = parse(&text).unwrap_err().to_string();
             assert!(error.starts_with("run/profile_export.jsonl, line ") && error.contains("not a record of aiperf: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_record_cut_at_any_byte_is_cut() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/aiperf/0.13.0/profile_export.jsonl");
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text.lines().last().unwrap();
+        for bytes in 1..line.len() {
+            let records = read_from(&line.as_bytes()[..bytes], "r").unwrap_or_else(|error| panic!("{bytes}: {error}"));
+            assert!(records.torn && records.profiling.is_empty(), "{bytes}");
         }
     }
 

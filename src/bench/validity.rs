@@ -37,20 +37,17 @@ pub fn check(name: &str, passed: bool, says: impl Into<String>) -> Check {
 
 /// Asks everything about a run. `launched_ns`: when its aiperf was started, in nanoseconds since the Unix epoch.
 pub fn checks(load: &Load, launched_ns: u64, records: &Records, summary: &Summary, numbers: &Numbers) -> Vec<Check> {
-    let Numbers { answered, failed, short, in_flight, .. } = *numbers;
+    let Numbers { answered, failed, short, .. } = *numbers;
     let finished = answered + failed;
     let asked = u64::from(load.requests);
     let stale = records.profiling.iter().filter(|record| record.start_ns < launched_ns).count();
     let input = numbers.input_tokens.as_ref().map_or(0.0, |tokens| tokens.avg);
     let wanted = f64::from(load.isl);
-    let delay = numbers.client_delay_ms.as_ref().map_or(0.0, |delay| delay.p50);
-    let patience = CLIENT_MS.max(CLIENT_SHARE * numbers.latency_ms.as_ref().map_or(0.0, |latency| latency.p50));
-    let disagreements = summary.disagreements(numbers);
     vec![
-        check("version", summary.version_known(), format!("aiperf {}; known are {}", summary.version, KNOWN_VERSIONS.join(" and "))),
+        version(summary),
         check("fresh", stale == 0, format!("{stale} records are older than the launch")),
-        check("whole", !records.torn, if records.torn { "the last record is cut" } else { "every record is whole" }),
-        check("not-cancelled", !summary.was_cancelled && summary.is_complete != Some(false), format!("was_cancelled {}", summary.was_cancelled)),
+        whole(records),
+        not_cancelled(summary),
         check("count", finished == asked, format!("{answered} answered and {failed} failed of {asked} asked")),
         check("errors", share(failed, finished) <= ERRORS, format!("{failed} of {finished} requests failed{}", reason(records))),
         check(
@@ -64,10 +61,42 @@ pub fn checks(load: &Load, launched_ns: u64, records: &Records, summary: &Summar
             input >= (1.0 - INPUT) * wanted && input <= (1.0 + INPUT) * wanted + TEMPLATE_TOKENS,
             format!("{input:.0} tokens a prompt on average, {} asked", load.isl),
         ),
-        check("concurrency", in_flight as f64 >= (CONCURRENCY * f64::from(load.concurrency)).floor(), format!("{in_flight} requests at once, {} asked", load.concurrency)),
-        check("client", delay <= patience, format!("half of the requests waited more than {delay:.1} ms inside aiperf")),
-        check("cross-check", disagreements.is_empty(), if disagreements.is_empty() { "records and summary agree".into() } else { disagreements.join("; ") }),
+        concurrency(load.concurrency, numbers),
+        client(numbers),
+        cross_check(summary, numbers),
     ]
+}
+
+/// Asks what can be asked of a run that somebody else made: nobody knows what it was meant to be.
+pub fn found(concurrency_asked: u32, records: &Records, summary: &Summary, numbers: &Numbers) -> Vec<Check> {
+    vec![version(summary), whole(records), not_cancelled(summary), concurrency(concurrency_asked, numbers), client(numbers), cross_check(summary, numbers)]
+}
+
+fn version(summary: &Summary) -> Check {
+    check("version", summary.version_known(), format!("aiperf {}; known are {}", summary.version, KNOWN_VERSIONS.join(" and ")))
+}
+
+fn whole(records: &Records) -> Check {
+    check("whole", !records.torn, if records.torn { "the last record is cut" } else { "every record is whole" })
+}
+
+fn not_cancelled(summary: &Summary) -> Check {
+    check("not-cancelled", !summary.was_cancelled && summary.is_complete != Some(false), format!("was_cancelled {}", summary.was_cancelled))
+}
+
+fn concurrency(asked: u32, numbers: &Numbers) -> Check {
+    check("concurrency", numbers.in_flight as f64 >= (CONCURRENCY * f64::from(asked)).floor(), format!("{} requests at once, {asked} asked", numbers.in_flight))
+}
+
+fn client(numbers: &Numbers) -> Check {
+    let delay = numbers.client_delay_ms.as_ref().map_or(0.0, |delay| delay.p50);
+    let patience = CLIENT_MS.max(CLIENT_SHARE * numbers.latency_ms.as_ref().map_or(0.0, |latency| latency.p50));
+    check("client", delay <= patience, format!("half of the requests waited more than {delay:.1} ms inside aiperf"))
+}
+
+fn cross_check(summary: &Summary, numbers: &Numbers) -> Check {
+    let disagreements = summary.disagreements(numbers);
+    check("cross-check", disagreements.is_empty(), if disagreements.is_empty() { "records and summary agree".into() } else { disagreements.join("; ") })
 }
 
 fn share(part: u64, whole: u64) -> f64 {

@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod cleanup;
 mod cluster;
+mod compare;
 mod completions;
 mod config;
 mod connect;
@@ -171,6 +172,8 @@ enum Command {
     Bench(bench::Args),
     /// Find the load that aiperf's runs carry within latency budgets, and how many deployments a target takes
     Slo(slo::Args),
+    /// Hold sweeps against each other: who is ahead where, where they cross, and what of it is noise
+    Compare(compare::Args),
     /// Remove everything that was made, and prove that nothing is left
     Cleanup(cleanup::Args),
     /// The cluster: make it, look at it, sign in to it, remove it
@@ -247,6 +250,7 @@ async fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Test(args) => test::run(args, global).await,
         Command::Bench(args) => bench::run(args, global).await,
         Command::Slo(args) => slo::run(args, global).await,
+        Command::Compare(args) => compare::run(args, global).await,
         Command::Cleanup(args) => cleanup::run(args, global).await,
         Command::Cluster(args) => cluster::run(args, global).await,
         Command::Platform(args) => platform::run(args, global).await,
@@ -271,7 +275,7 @@ mod tests {
 
     /// The commands of a text, one a line: without comments, and up to a pipe or a redirection.
     fn commands(text: &str) -> Vec<&str> {
-        let lines = text.lines().map(|line| line.split(['#', '|', '>']).next().unwrap_or_default().trim());
+        let lines = text.lines().map(|line| [" #", " |", " >"].iter().fold(line, |line, end| line.split(end).next().unwrap_or_default()).trim());
         lines.filter(|line| line.starts_with("nemo ") && !line.contains(['[', '`'])).collect()
     }
 
@@ -282,7 +286,7 @@ mod tests {
         let examples: Vec<&str> = helps.iter().flat_map(|help| commands(help)).chain(commands(&readme)).collect();
         assert!(helps.len() > 10 && examples.len() > 40, "{} {}", helps.len(), examples.len());
         for example in examples {
-            if let Err(wrong) = Cli::try_parse_from(example.split_whitespace()) {
+            if let Err(wrong) = Cli::try_parse_from(example.split_whitespace().map(|word| word.trim_matches('\''))) {
                 panic!("{example}: {wrong}");
             }
         }

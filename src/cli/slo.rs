@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use super::{Global, Settings, session};
-use crate::bench::level::{self, Level};
+use crate::bench::measure::Metric;
+use crate::bench::side;
 use crate::config::{Part, Spec};
 use crate::error::{Failure, Kind, fail};
-use crate::slo::{Budget, Deployment, Limit, Metric, Target, answer, contradictions};
+use crate::slo::{Budget, Deployment, Limit, Target, answer, contradictions};
 use crate::{config, ui};
 
 #[derive(Debug, clap::Args)]
@@ -39,7 +40,7 @@ pub struct Args {
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     let budgets = budgets(&args)?;
     let (spec, _) = config::resolve(&session::inputs(global, &args.settings)?)?;
-    let levels = levels(&args.folders)?;
+    let levels = side::curve(&args.folders)?;
     let comparable = levels[0].comparable.clone();
     let wanted = args.target.map(|target| (target, f64::from(args.headroom) / 100.0));
     let answer = answer(&levels, comparable, &budgets, deployment(&spec), wanted);
@@ -60,27 +61,6 @@ fn budgets(args: &Args) -> Result<Vec<Budget>, Failure> {
         Some(why) => Err(fail(Kind::Usage, why).hint("leave one of them out").into()),
         None => Ok(budgets),
     }
-}
-
-/// All levels, by rising concurrency; of one load and each concurrency once, or it would be no curve.
-fn levels(folders: &[PathBuf]) -> Result<Vec<Level>, Failure> {
-    let mut levels = Vec::new();
-    for folder in folders {
-        levels.extend(level::read(folder)?);
-    }
-    levels.sort_by_key(|level| level.concurrency);
-    for pair in levels.windows(2) {
-        let [one, other] = pair else { continue };
-        if one.comparable != other.comparable {
-            let why = format!("runs that cannot be compared: {} ({}) and {} ({})", one.folder.display(), one.comparable, other.folder.display(), other.comparable);
-            return Err(fail(Kind::Usage, why).hint("name the folders of one load").into());
-        }
-        if one.concurrency == other.concurrency {
-            let why = format!("concurrency {} twice: {} and {}", one.concurrency, one.folder.display(), other.folder.display());
-            return Err(fail(Kind::Usage, why).hint("name the folder of one sweep").into());
-        }
-    }
-    Ok(levels)
 }
 
 fn deployment(spec: &Spec) -> Deployment {

@@ -4,9 +4,10 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::budget::{Budget, Held, Metric};
+use super::budget::{Budget, Held};
 use super::size::{Deployment, Size, Target};
 use crate::bench::level::{Comparable, Level};
+use crate::bench::measure::Metric;
 
 /// What `nemo slo` answers.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -45,6 +46,8 @@ pub struct Row {
     pub within: bool,
     /// All within, and another honest run might not be; or the reverse.
     pub close: bool,
+    /// Why its numbers are not to be trusted.
+    pub objections: Vec<String>,
 }
 
 /// What was measured at the last level that holds.
@@ -115,6 +118,7 @@ fn row(level: &Level, budgets: &[Budget]) -> Row {
         held,
         within,
         close,
+        objections: level.objections.clone(),
     }
 }
 
@@ -170,6 +174,9 @@ impl fmt::Display for Answer {
         writeln!(f, "{}", self.comparable)?;
         writeln!(f, "budgets: {}", list(&self.budgets))?;
         self.table(f)?;
+        for row in &self.levels {
+            row.objections.iter().try_for_each(|why| writeln!(f, "not to be trusted: {}: {why}", row.folder))?;
+        }
         match &self.passing {
             Some(passing) => self.holds(f, passing)?,
             None => self.misses(f)?,

@@ -3,66 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::bench::level::Level;
-use crate::bench::stats::percentile;
-
-/// What is measured of each request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Metric {
-    /// Time to first token.
-    Ttft,
-    /// Inter-token latency, one value a request.
-    Itl,
-    /// The whole answer.
-    Latency,
-}
-
-impl Metric {
-    /// Milliseconds of each request, sorted.
-    fn values(self, level: &Level) -> &[f64] {
-        match self {
-            Self::Ttft => &level.ttft_ms,
-            Self::Itl => &level.itl_ms,
-            Self::Latency => &level.latency_ms,
-        }
-    }
-}
-
-impl fmt::Display for Metric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ttft => "TTFT",
-            Self::Itl => "ITL",
-            Self::Latency => "latency",
-        })
-    }
-}
-
-/// Which number over all requests.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub enum Statistic {
-    /// Between 0 and 100.
-    Percentile(f64),
-    Average,
-}
-
-impl fmt::Display for Statistic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Percentile(percent) => write!(f, "p{percent}"),
-            Self::Average => f.write_str("avg"),
-        }
-    }
-}
-
-impl Serialize for Statistic {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+use crate::bench::measure::{Estimate, Metric, Statistic};
 
 /// A limit as one writes it behind the metric's flag.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -78,16 +22,7 @@ impl FromStr for Limit {
         let shape = "write it as p95=600ms, p99<2s or avg=20ms";
         let at = text.find(['<', '=', '≤']).ok_or_else(|| format!("no limit in it; {shape}"))?;
         let (statistic, limit) = (text[..at].trim(), text[at..].trim_start_matches(['<', '=', '≤']).trim());
-        let statistic = match statistic {
-            "avg" | "mean" => Statistic::Average,
-            _ => {
-                let percent = statistic.strip_prefix('p').and_then(|percent| percent.parse::<f64>().ok()).ok_or_else(|| format!("{statistic:?} is no statistic; {shape}"))?;
-                if !(percent > 0.0 && percent < 100.0) {
-                    return Err(format!("p{percent} is no percentile: they lie between 0 and 100"));
-                }
-                Statistic::Percentile(percent)
-            }
-        };
+        let statistic = statistic.parse::<Statistic>().map_err(|why| if why.contains("no statistic") { format!("{why}; {shape}") } else { why })?;
         let digits = limit.trim_end_matches(|c: char| c.is_alphabetic());
         let factor = match &limit[digits.len()..] {
             "ms" => 1.0,
@@ -159,45 +94,18 @@ impl Held {
     }
 }
 
-/// 1.96 standard deviations hold 95 of 100.
-const DEVIATIONS: f64 = 1.96;
-
 impl Budget {
     /// Holds it against what was measured. What was not measured is not within.
     pub fn hold(self, level: &Level) -> Held {
-        let values = self.metric.values(level);
-        if values.is_empty() {
+        let Some(estimate) = Estimate::of(self.metric.values(level), self.statistic) else {
             return Held { budget: self, measured_ms: None, low_ms: None, high_ms: None, within: false, close: false };
-        }
-        let (measured, low, high) = match self.statistic {
-            Statistic::Percentile(percent) => between(values, percent / 100.0),
-            Statistic::Average => average(values),
         };
-        let within = measured <= self.limit_ms;
-        // Where nobody can say how high it may be, the slowest request says whether it may be beyond.
-        let highest = if high.is_finite() { high } else { values[values.len() - 1] };
-        let close = if within { highest > self.limit_ms } else { low <= self.limit_ms };
+        let Estimate { value, low, high, .. } = estimate;
+        let within = value <= self.limit_ms;
+        let close = if within { estimate.highest() > self.limit_ms } else { low <= self.limit_ms };
         let finite = |ms: f64| Some(ms).filter(|ms| ms.is_finite());
-        Held { budget: self, measured_ms: finite(measured), low_ms: finite(low), high_ms: finite(high), within, close }
+        Held { budget: self, measured_ms: finite(value), low_ms: finite(low), high_ms: finite(high), within, close }
     }
-}
-
-/// A percentile and the values between which it lies: those of the ranks that a binomial distribution gives, whatever the values are distributed like.
-fn between(sorted: &[f64], share: f64) -> (f64, f64, f64) {
-    let count = sorted.len() as f64;
-    let (middle, spread) = (count * share, DEVIATIONS * (count * share * (1.0 - share)).sqrt());
-    let rank = |rank: f64| if rank < 1.0 { sorted[0] } else { sorted.get(rank as usize - 1).copied().unwrap_or(f64::INFINITY) };
-    (percentile(sorted, share), rank((middle - spread).floor()), rank((middle + spread).ceil() + 1.0))
-}
-
-fn average(values: &[f64]) -> (f64, f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    if mean.is_infinite() {
-        return (mean, mean, mean);
-    }
-    let error = DEVIATIONS * (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0) / count).sqrt();
-    (mean, mean - error, mean + error)
 }
 
 #[cfg(test)]
@@ -244,16 +152,5 @@ mod tests {
         assert!(said(&[budget(Ttft, 95.0, 600.0), budget(Itl, 95.0, 20.0), budget(Ttft, 95.0, 500.0)]).contains("two limits"));
         assert!(said(&[budget(Ttft, 99.0, 100.0), budget(Ttft, 50.0, 200.0)]).starts_with("TTFT p50 ≤ 200 ms never decides"));
         assert_eq!(said(&[budget(Ttft, 99.0, 300.0), budget(Ttft, 50.0, 200.0), budget(Itl, 50.0, 400.0)]), "");
-    }
-
-    #[test]
-    fn a_percentile_lies_between_order_statistics() {
-        let values: Vec<f64> = (1..=100).map(f64::from).collect();
-        // Binomial(100, 0.5): 95 of 100 lie between 40 and 60; R's quantile-CI gives ranks 40 and 61.
-        assert_eq!(between(&values, 0.5), (50.5, 40.0, 61.0));
-        let (p99, low, high) = between(&values, 0.99);
-        assert!(p99 > 99.0 && low >= 97.0 && high.is_infinite(), "a hundred requests say nothing of what is above their p99: {low} {high}");
-        assert_eq!(between(&[1.0, f64::INFINITY], 0.95).0, f64::INFINITY);
-        assert_eq!(percentile(&[f64::INFINITY, f64::INFINITY], 0.5), f64::INFINITY);
     }
 }

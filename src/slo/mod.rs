@@ -7,5 +7,5 @@ mod size;
 mod tests;
 
 pub use answer::{Answer, answer};
-pub use budget::{Budget, Held, Limit, Metric, Statistic, contradictions};
+pub use budget::{Budget, Held, Limit, contradictions};
 pub use size::{Deployment, Size, Target};

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Answer, Budget, Deployment, Limit, Metric, Target, answer};
+use super::{Answer, Budget, Deployment, Limit, Target, answer};
 use crate::bench::level::{Level, read};
+use crate::bench::measure::Metric;
 
 fn sweep(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/aiperf/sweeps").join(name)
