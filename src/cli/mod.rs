@@ -28,6 +28,7 @@ mod session;
 mod slo;
 mod status;
 mod test;
+mod test_endpoint;
 mod up;
 mod weights;
 

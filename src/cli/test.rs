@@ -15,18 +15,27 @@ use crate::steps::test::{Test, ask, hints};
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  nemo test\n  nemo test --output json")]
+#[command(args_conflicts_with_subcommands = true, after_help = "Examples:\n  nemo test\n  nemo test --output json\n  nemo test endpoint --junit results.xml")]
 pub struct Args {
     #[command(flatten)]
     settings: Settings,
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+/// What else can be tested than what `nemo up` tests.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Everything that users of the API rely on: streams, tools, schemas, long texts, pictures, refusals
+    Endpoint(Box<super::test_endpoint::Args>),
 }
 
 /// The answer of `nemo test`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Answer {
-    kind: &'static str,
+    pub(super) kind: &'static str,
     #[serde(flatten)]
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
 }
 
 impl fmt::Display for Answer {
@@ -36,12 +45,19 @@ impl fmt::Display for Answer {
 }
 
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
+    if let Some(What::Endpoint(args)) = args.what {
+        return super::test_endpoint::run(*args, global).await;
+    }
     let session = Session::open(global, &args.settings, Access::Write).await?;
     let result = tested(&session).await;
     session.finish().await;
-    let answer = result?;
+    told(&result?, global)
+}
+
+/// Shows the results; one that did not pass is a failure.
+pub(super) fn told(answer: &Answer, global: &Global) -> Result<(), Failure> {
     let failures = answer.outcome.failures();
-    ui::answer(global.manner(), &answer);
+    ui::answer(global.manner(), answer);
     if failures.is_empty() {
         return Ok(());
     }
@@ -50,9 +66,14 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     Err(failure.hint("nemo status shows whether the pods are well"))
 }
 
-async fn tested(session: &Session) -> Result<Answer, Failure> {
+/// The notes; without them nobody knows here what serves.
+pub(super) fn noted(session: &Session) -> Result<State, Failure> {
     let none = || Failure::from(fail(Kind::Usage, format!("there are no notes about {:?} here", session.spec.name)).hint(format!("nemo up --name {}", session.spec.name)));
-    let mut state = session.noted.clone().ok_or_else(none)?;
+    session.noted.clone().ok_or_else(none)
+}
+
+async fn tested(session: &Session) -> Result<Answer, Failure> {
+    let mut state = noted(session)?;
     let facts = state.facts();
     let (cluster, serve): (ClusterFacts, ServeFacts) = (facts.get(StepId::Cluster)?, facts.get(StepId::Serve)?);
     let (deps, walk) = session.noted_walk().await?;

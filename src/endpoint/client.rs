@@ -9,12 +9,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::stream;
 use crate::error::ServiceError;
 
 /// Until the list of models or the health is there.
 const LISTED: Duration = Duration::from_secs(15);
 /// Until an answer is complete.
 const ANSWERED: Duration = Duration::from_secs(180);
+const CHAT: &str = "/v1/chat/completions";
 /// Of an unexpected body, so much is shown.
 const SHOWN: usize = 200;
 
@@ -33,9 +35,39 @@ pub struct Chat {
     pub content: Option<String>,
     #[serde(default, alias = "reasoning")]
     pub reasoning_content: Option<String>,
+    #[serde(default)]
+    pub tool_calls: Option<Vec<ToolCall>>,
+    /// Logarithms of the probabilities of the answer's tokens, where they were asked for and came.
+    #[serde(default, skip)]
+    pub logprobs: Vec<f64>,
     /// `stop`, or `length` when the budget of tokens ended it.
     #[serde(default, skip)]
     pub finish_reason: String,
+}
+
+/// What the model wants called.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub struct ToolCall {
+    #[serde(default)]
+    pub function: Function,
+}
+
+/// The function, and its arguments as JSON in a string, as the API has them.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub struct Function {
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub arguments: String,
+}
+
+/// What an endpoint said to a request that it should not take.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Refusal {
+    /// HTTP 4xx, and its words
+    Refused(u16, String),
+    /// Another answer, in words
+    Other(String),
 }
 
 #[derive(Deserialize)]
@@ -72,6 +104,17 @@ struct Usage {
 struct Message {
     message: Chat,
     finish_reason: Option<String>,
+    logprobs: Option<Logprobs>,
+}
+
+#[derive(Deserialize)]
+struct Logprobs {
+    content: Option<Vec<Logprob>>,
+}
+
+#[derive(Deserialize)]
+struct Logprob {
+    logprob: f64,
 }
 
 impl Endpoint {
@@ -122,10 +165,36 @@ impl Endpoint {
 
     async fn say(&self, model: &str, content: Value, max_tokens: u32) -> Result<Chat, ServiceError> {
         let messages = json!([{ "role": "user", "content": content }]);
-        let body = json!({ "model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0 });
-        let answer: Choices<Message> = self.post("/v1/chat/completions", &body).await?;
-        let Message { message, finish_reason } = first(answer, "/v1/chat/completions")?;
-        Ok(Chat { finish_reason: finish_reason.unwrap_or_default(), ..message })
+        self.converse(&json!({ "model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0 })).await
+    }
+
+    /// The answer to a chat with this body.
+    pub async fn converse(&self, body: &Value) -> Result<Chat, ServiceError> {
+        let answer: Choices<Message> = self.post(CHAT, body).await?;
+        let Message { message, finish_reason, logprobs } = first(answer, CHAT)?;
+        let logprobs = logprobs.and_then(|given| given.content).unwrap_or_default().into_iter().map(|token| token.logprob).collect();
+        Ok(Chat { finish_reason: finish_reason.unwrap_or_default(), logprobs, ..message })
+    }
+
+    /// The same as a stream, put together again. Errors: also a stream that breaks off, or that holds what is no event.
+    pub async fn streamed(&self, body: &Value) -> Result<Chat, ServiceError> {
+        let mut body = body.clone();
+        body["stream"] = json!(true);
+        let operation = format!("POST {CHAT}, streamed");
+        let answer = self.answer(&operation, self.request(CHAT, &body)).await?;
+        stream::gathered(&answer.body).map_err(|why| failed(&operation, "NoAnswer", why, Some(answer.status)))
+    }
+
+    /// What is said to a chat that should be refused. Errors: no answer at all.
+    pub async fn refuses(&self, body: &Value) -> Result<Refusal, ServiceError> {
+        match self.answer(&format!("POST {CHAT}"), self.request(CHAT, body)).await {
+            Ok(answer) => Ok(Refusal::Other(format!("HTTP {}: {}", answer.status, shown(&answer.body)))),
+            Err(error) => match error.status {
+                Some(status) if (400..500).contains(&status) => Ok(Refusal::Refused(status, error.message)),
+                Some(status) => Ok(Refusal::Other(format!("HTTP {status}: {}", error.message))),
+                None => Err(error),
+            },
+        }
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ServiceError> {
@@ -133,7 +202,11 @@ impl Endpoint {
     }
 
     async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, ServiceError> {
-        self.send(&format!("POST {path}"), self.http.post(format!("{}{path}", self.base)).json(body).timeout(ANSWERED)).await
+        self.send(&format!("POST {path}"), self.request(path, body)).await
+    }
+
+    fn request(&self, path: &str, body: &Value) -> reqwest::RequestBuilder {
+        self.http.post(format!("{}{path}", self.base)).json(body).timeout(ANSWERED)
     }
 
     async fn send<T: DeserializeOwned>(&self, operation: &str, request: reqwest::RequestBuilder) -> Result<T, ServiceError> {

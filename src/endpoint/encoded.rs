@@ -11,6 +11,8 @@ use super::known::{TestResult, Verdict};
 pub const QUESTION: &str = "Which colour has this picture? Answer with one word.";
 /// Pixels of a side: one tile of any encoder.
 const SIDE: u16 = 512;
+/// Of the large one.
+const LARGE: u16 = 1024;
 
 /// A red picture (PNG) that nobody has sent before: what an encoder has in its cache it does not encode again. The eight bytes are eight pixels in its corner.
 pub fn picture(nonce: u64) -> std::io::Result<Vec<u8>> {
@@ -23,9 +25,31 @@ pub fn picture(nonce: u64) -> std::io::Result<Vec<u8>> {
             pixels.extend([220, shade, shade]);
         }
     }
+    png(SIDE, &pixels)
+}
+
+/// A red picture of more than 1 MB, as a photograph has: shades that no method packs. What carries requests may have a limit there (story 88).
+pub fn large_picture(nonce: u64) -> std::io::Result<Vec<u8>> {
+    let mut pixels = Vec::with_capacity(usize::from(LARGE) * (usize::from(LARGE) * 3 + 1));
+    // A linear congruential generator (Knuth, MMIX): noise for a picture, and nothing else.
+    let mut noise = nonce;
+    let mut row = vec![0; usize::from(LARGE) * 3 + 1];
+    for _ in 0..LARGE {
+        for pixel in row[1..].chunks_exact_mut(3) {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let [a, b, c, ..] = noise.to_be_bytes();
+            pixel.copy_from_slice(&[200 + a / 8, b / 4, c / 4]);
+        }
+        pixels.extend_from_slice(&row);
+    }
+    png(LARGE, &pixels)
+}
+
+/// A square picture of these rows, each with its filter's byte before it.
+fn png(side: u16, rows: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
-    packed.write_all(&pixels)?;
-    let mut header = [u32::from(SIDE).to_be_bytes(), u32::from(SIDE).to_be_bytes()].concat();
+    packed.write_all(rows)?;
+    let mut header = [u32::from(side).to_be_bytes(), u32::from(side).to_be_bytes()].concat();
     // Eight bits of red, green and blue each; the only methods there are; not interlaced.
     header.extend([8, 2, 0, 0, 0]);
     let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
@@ -94,6 +118,13 @@ mod tests {
         ZlibDecoder::new(&one[data..]).read_to_end(&mut pixels).unwrap();
         assert_eq!(pixels.len(), 512 * (512 * 3 + 1));
         assert!(pixels.chunks(512 * 3 + 1).all(|row| row[0] == 0 && row[1..].chunks(3).all(|pixel| pixel[0] == 220 && pixel[1] < 64 && pixel[2] < 64)));
+    }
+
+    #[test]
+    fn a_large_one_is_larger_than_a_megabyte() {
+        let png = large_picture(7).unwrap();
+        assert!((1_200_000..4_000_000).contains(&png.len()), "{}", png.len());
+        assert_ne!(png, large_picture(8).unwrap());
     }
 
     #[test]

@@ -10,12 +10,12 @@ use crate::error::ServiceError;
 
 const PROMPT: &str = "The capital of France is";
 const CONTINUES: &str = "Paris";
-const QUESTION: &str = "What is 17 + 25? Answer with the number only.";
+pub(super) const QUESTION: &str = "What is 17 + 25? Answer with the number only.";
 const ANSWER: &str = "42";
 /// Enough for a name and a few words.
 const COMPLETION_TOKENS: u32 = 32;
 /// A reasoning model thinks first; this question needs little of it.
-const CHAT_TOKENS: u32 = 1024;
+pub(super) const CHAT_TOKENS: u32 = 1024;
 
 /// What a test came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -26,7 +26,7 @@ pub enum Verdict {
     Wrong,
     /// Reasoning used up all tokens before an answer began: nothing is said about the answer.
     OutOfBudget,
-    /// It ended by itself with reasoning and without an answer: the reasoning parser does not fit the model.
+    /// It ended by itself with reasoning and without an answer, or a tag of the model's own language is in the answer: a parser does not fit the model.
     ParserBroken,
     /// No answer at all.
     Failed,
@@ -35,7 +35,7 @@ pub enum Verdict {
 /// One test, done.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct TestResult {
-    /// `models`, `health`, `completion`, `chat`; `kv-moved` where prefill and decode are apart, `picture-encoded` where encode is
+    /// `models`, `health`, `completion`, `chat`; `kv-moved` where prefill and decode are apart, `picture-encoded` where encode is; those of `nemo test endpoint`
     pub id: String,
     pub asked: String,
     pub expected: String,
@@ -57,7 +57,7 @@ impl fmt::Display for TestResult {
             Verdict::Passed => write!(f, "{id}: {got}"),
             Verdict::Wrong => write!(f, "{id}: asked {asked}, expected {expected}, got {got}"),
             Verdict::OutOfBudget => write!(f, "{id}: empty because the budget of {CHAT_TOKENS} tokens ended in the middle of the reasoning: {got}"),
-            Verdict::ParserBroken => write!(f, "{id}: the whole answer is in the reasoning, so the reasoning parser does not fit the model: {got}"),
+            Verdict::ParserBroken => write!(f, "{id}: {got}"),
             Verdict::Failed => write!(f, "{id}: asked {asked}, {got}"),
         }
     }
@@ -94,7 +94,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-type Judged = Result<(Verdict, String), ServiceError>;
+pub(super) type Judged = Result<(Verdict, String), ServiceError>;
 
 /// Runs the four tests, one after the other; `done` is told of each.
 pub async fn run(endpoint: &Endpoint, model: &str, mut done: impl FnMut(&TestResult)) -> Outcome {
@@ -135,26 +135,44 @@ async fn completion(endpoint: &Endpoint, model: &str) -> Judged {
 }
 
 async fn chat(endpoint: &Endpoint, model: &str) -> Judged {
-    let Chat { content, reasoning_content, finish_reason } = endpoint.chat(model, QUESTION, CHAT_TOKENS).await?;
-    let content = content.unwrap_or_default();
-    if !content.trim().is_empty() {
-        // As a number of its own: 142 is not the answer.
-        let numbers = content.split(|c: char| !c.is_ascii_digit());
-        return Ok((passed(numbers.into_iter().any(|number| number == ANSWER)), quoted(&content)));
-    }
-    let reasoning = reasoning_content.unwrap_or_default();
-    Ok(match (finish_reason.as_str(), reasoning.trim().is_empty()) {
-        ("length", _) => (Verdict::OutOfBudget, if reasoning.is_empty() { "nothing".into() } else { quoted(&reasoning) }),
-        (_, false) => (Verdict::ParserBroken, quoted(&reasoning)),
-        (_, true) => (Verdict::Wrong, "an empty answer".into()),
-    })
+    Ok(judged(&endpoint.chat(model, QUESTION, CHAT_TOKENS).await?, is_the_answer))
 }
 
-fn passed(right: bool) -> Verdict {
+/// As a number of its own: 142 is not the answer.
+pub(super) fn is_the_answer(content: &str) -> bool {
+    content.split(|c: char| !c.is_ascii_digit()).any(|number| number == ANSWER)
+}
+
+/// Tags of the model's own language that a parser has to take out of the answer.
+const TAGS: [&str; 6] = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<function=", "<|im_end|>"];
+
+/// One of them that is in the answer.
+pub(super) fn leaked(content: &str) -> Option<&'static str> {
+    TAGS.into_iter().find(|tag| content.contains(tag))
+}
+
+/// Is the answer right, or why is there none?
+pub(super) fn judged(chat: &Chat, right: impl Fn(&str) -> bool) -> (Verdict, String) {
+    let content = chat.content.as_deref().unwrap_or_default();
+    if let Some(tag) = leaked(content) {
+        return (Verdict::ParserBroken, format!("{tag} is in the answer, so a parser does not fit the model: {}", quoted(content)));
+    }
+    if !content.trim().is_empty() {
+        return (passed(right(content)), quoted(content));
+    }
+    let reasoning = chat.reasoning_content.as_deref().unwrap_or_default();
+    match (chat.finish_reason.as_str(), reasoning.trim().is_empty()) {
+        ("length", _) => (Verdict::OutOfBudget, if reasoning.is_empty() { "nothing".into() } else { quoted(reasoning) }),
+        (_, false) => (Verdict::ParserBroken, format!("the whole answer is in the reasoning, so the reasoning parser does not fit the model: {}", quoted(reasoning))),
+        (_, true) => (Verdict::Wrong, "an empty answer".into()),
+    }
+}
+
+pub(super) fn passed(right: bool) -> Verdict {
     if right { Verdict::Passed } else { Verdict::Wrong }
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("{:?}", shown(text))
 }
 
@@ -215,6 +233,8 @@ mod tests {
     #[tokio::test]
     async fn empty_for_lack_of_tokens_is_not_wrong() {
         for (answer, verdict, words) in [
+            (says(json!("It is</think>42"), Value::Null, "stop"), ParserBroken, "</think> is in the answer"),
+            (says(json!("<think>17 + 25</think>42"), Value::Null, "stop"), ParserBroken, "<think> is in the answer"),
             (says(Value::Null, json!("The user asks"), "length"), OutOfBudget, "budget of 1024 tokens"),
             (says(json!(""), Value::Null, "length"), OutOfBudget, "got nothing"),
             (says(Value::Null, json!("It is 42."), "stop"), ParserBroken, "reasoning parser does not fit the model: \"It is 42.\""),
@@ -253,6 +273,6 @@ mod tests {
         let body = json!({"model": "m", "messages": [{"role": "user", "content": "q"}], "max_tokens": 5});
         Mock::given(method("POST")).and(path("/v1/chat/completions")).and(body_partial_json(body)).respond_with(says(json!("a"), Value::Null, "stop")).mount(&server).await;
         let chat = Endpoint::new(format!("{}/", server.uri())).unwrap().chat("m", "q", 5).await.unwrap();
-        assert_eq!(chat, Chat { content: Some("a".into()), reasoning_content: None, finish_reason: "stop".into() });
+        assert_eq!(chat, Chat { content: Some("a".into()), finish_reason: "stop".into(), ..Chat::default() });
     }
 }

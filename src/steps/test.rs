@@ -10,7 +10,8 @@ use super::objects::or_unreachable;
 use super::served::{Ground, Way};
 use super::{Deps, encoded, moved};
 use crate::config::Spec;
-use crate::endpoint::{self, Outcome, TestResult};
+use crate::endpoint::{self, Outcome, TestResult, suite};
+use crate::engine::clock;
 use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, Unit, all_of, table_of};
 use crate::engine::wait::{Look, Wait};
 use crate::error::{Failure, Kind, Resource, ServiceError, fail};
@@ -133,6 +134,12 @@ pub fn hints(outcome: &Outcome) -> Vec<&'static str> {
     if failed("kv-moved") {
         hints.push("nemo explain N29 is about keys and values that do not move, N26 about those that take another way than EFA");
     }
+    if outcome.tests.iter().any(|test| test.id.starts_with("tool-call") && !test.passed()) {
+        hints.push("nemo explain N86 is about parsers of tool calls and reasoning that fail, in the stream only or always");
+    }
+    if failed("picture-large") {
+        hints.push("nemo explain N88 is about pictures over 1 MB");
+    }
     if failed("picture-encoded") {
         hints.push("Dynamo's workers send pictures to encode workers where they have --route-to-encoder; of vLLM's own the container router of the pods that answer logs each picture that it sends, and why it could not");
     }
@@ -164,4 +171,26 @@ pub async fn ask(spec: &Spec, client: &Client, serve: &ServeFacts, mut done: imp
     let served = super::served::served(client, &serve.namespace, &spec.name).await?.unwrap_or_default();
     let way = Way::to(client, serve).await?;
     Ok((all(spec, client, serve, &way, |test, _| done(test)).await?, served.digest))
+}
+
+/// Runs the tests and the whole suite after them: for `nemo test endpoint`.
+pub async fn examine(spec: &Spec, client: &Client, serve: &ServeFacts, mut done: impl FnMut(&TestResult, u64)) -> Result<Outcome, ServiceError> {
+    let way = Way::to(client, serve).await?;
+    let model = &spec.model;
+    let subject = suite::Subject {
+        model: &serve.model,
+        reasons: model.dyn_reasoning_parser.is_some(),
+        calls_tools: model.dyn_tool_call_parser.is_some(),
+        sees_pictures: spec.sees_pictures(),
+        max_model_len: spec.max_model_len(),
+        nonce: clock::now().as_millisecond().unsigned_abs(),
+    };
+    let more = suite::count(&subject);
+    let mut outcome = all(spec, client, serve, &way, |test, of| done(test, of + more)).await?;
+    let of = outcome.tests.len() as u64 + more;
+    // One that does not even answer has nothing more to say.
+    if outcome.tests.iter().any(TestResult::passed) {
+        outcome.tests.extend(suite::run(&way.endpoint, &subject, |test| done(test, of)).await);
+    }
+    Ok(outcome)
 }

@@ -185,6 +185,28 @@ def test_wrong_answers_fail_and_the_next_up_asks_again(world: World) -> None:
     assert world.writes(before) == []
 
 
+def test_what_users_of_the_api_rely_on(world: World) -> None:
+    done = world.ok("test", "endpoint", "--junit", "results.xml", "--ctrf", "results.json", "--output", "json")
+    tests = {test["id"]: test for test in events(done.stdout)[-1]["tests"]}
+    both = [f"{test}{manner}" for test in ("reasoning", "tool-call", "json-schema", "stop") for manner in ("", "-streamed")]
+    refused = [f"refused-{what}" for what in ("length", "value", "base64", "metadata")]
+    expected = {"models", "health", "completion", "chat", "chat-streamed", *both, "logprobs", "repeated", "long-context", *refused, "after-refusals", "picture", "picture-large"}
+    assert set(tests) == expected
+    assert all(tests[id]["got"].startswith("HTTP 400") for id in refused), tests
+    assert 'tests="23" failures="0"' in (world.folder / "results.xml").read_text()
+    summary = json.loads((world.folder / "results.json").read_text())["results"]["summary"]
+    assert (summary["tests"], summary["passed"], summary["failed"]) == (23, 23, 0)
+    switch = world.run_folder / "pods" / "faults" / "wrong-answers"
+    switch.touch()
+    try:
+        wrong = world.nemo("test", "endpoint", "--junit", "results.xml")
+    finally:
+        switch.unlink()
+    assert wrong.returncode == 16 and "nemo explain N86" in wrong.stderr, wrong.stdout + wrong.stderr
+    assert "FAIL tool-call: " in wrong.stdout and "ok   refused-metadata: HTTP 400" in wrong.stdout, wrong.stdout
+    assert '<failure message="chat: asked' in (world.folder / "results.xml").read_text()
+
+
 def test_a_benchmark_outlives_its_pod_and_who_asked_for_it(world: World) -> None:
     again = f"{BINARY} bench --set bench.seed=43 --yes"
     begin = f"{again} --progress lines > said 2>&1 & nemo=$!; until grep -q 'requests: ' said; do kill -0 $nemo || exit 1; sleep 0.2; done; kill -9 $nemo"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from pathlib import Path
 
@@ -14,6 +15,7 @@ TEXT = (
     " part began and when it was done. Then look again after every change, because the longest chain is seldom the one that was"
     " expected. It helps to keep the numbers, to say where they came from, and to throw away those that nobody can explain."
 )
+CODE = re.compile(r"The code number of this text is (\d+)\.")
 THOUGHT = "The user wants a short answer. I check what is asked, work it out, and give the result.\n</think>\n\n"
 
 
@@ -23,7 +25,10 @@ def answer(prompt: str, wrong: bool, seen: str | None = None) -> str | None:
     at, text = max(places)
     if at < 0:
         return None
-    return KNOWN["wrong"] if wrong else text.replace("{colour}", seen or "I see no picture.")
+    if wrong:
+        return str(KNOWN["wrong"])
+    code = CODE.search(prompt)
+    return text.replace("{colour}", seen or "I see no picture.").replace("{code}", code[1] if code else "I see no code number.")
 
 
 def thinks(prompt: str) -> bool:

@@ -119,6 +119,11 @@ class Pictures:
             raise ValueError(f"At most {self.limit} image(s) may be provided in one prompt.")
         return urls
 
+    def colour(self, request: dict[str, Any]) -> str | None:
+        """What is seen in the last picture, if it came within the request: of the engine that computes the prompt, of who encodes for it, and of whoever has its KV."""
+        urls = self._urls(request)
+        return pictures.colour(urls[-1]) if urls else None
+
     def _as_embeddings(self) -> None:
         if not self.embeds:
             raise ValueError("You must set `--enable-mm-embeds` to input `image_embeds`")

@@ -16,6 +16,7 @@ from .latency import Model
 from .metrics import Engine
 from .transfer import Failed, Transfer
 
+SURE = -0.01  # the logarithm of its probability
 DEFAULT_LENGTHS = (40, 160)  # of text that nobody asked to be longer or shorter
 
 
@@ -59,8 +60,10 @@ class Generator:
         asked = len(prompt_ids) + (await self._seen(request, context)).more
         room = self.most - asked
         if room <= 0:
-            yield {"token_ids": [], "finish_reason": f"error: The prompt has {asked} tokens; the model's context length is {self.most}."}
-            return
+            # As vLLM 0.31.0's input_processor says it; Dynamo's bindings make HTTP 400 of a ValueError.
+            longer = f"The decoder prompt (length {asked}) is longer than the maximum model length of {self.most}."
+            just = f"The decoder prompt (length {asked}) plus the number of requested output tokens (at least 1) is longer than the maximum model length of {self.most}."
+            raise ValueError(longer if room else just)
         limit = min(stop.get("max_tokens") or room, room)
         prompt = self.tokenizer.decode(prompt_ids, skip_special_tokens=False)
         seed = (request.get("sampling_options") or {}).get("seed")
@@ -70,7 +73,9 @@ class Generator:
         try:
             dice = random.Random(answers.seed(prompt, seed))
             due = time.monotonic() + (0 if await self._fetched(request) else self._prefill(asked))
-            for token in self.tokens(prompt, seed, bool(stop.get("ignore_eos")), request.get("seen")):
+            colour = request.get("seen") or (self.pictures.colour(request) if self.pictures else None)
+            logprobs = (request.get("output_options") or {}).get("logprobs")
+            for token in self.tokens(prompt, seed, bool(stop.get("ignore_eos")), colour):
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 if context is not None and (context.is_stopped() or context.is_killed()):
                     yield self._last([], "cancelled", asked, said)
@@ -84,7 +89,7 @@ class Generator:
                 if said >= limit:
                     yield self._last([token], "length", asked, said)
                     return
-                yield {"token_ids": [token], "index": 0}
+                yield {"token_ids": [token], "index": 0, **({} if logprobs is None else self._logprobs(token, logprobs))}
         except Failed as why:
             yield {"token_ids": [], "finish_reason": f"error: {why}"}
         finally:
@@ -135,6 +140,13 @@ class Generator:
         self.latency.running += by
         if self.metrics:
             self.metrics.running.set(self.latency.running)
+
+    def _logprobs(self, token: int, most: int) -> dict[str, Any]:
+        """Of an engine that is sure of itself: the token that it says has nearly all of the probability."""
+        others = [(token + n) % self.tokenizer.get_vocab_size() for n in range(1, most)]
+        ranked = [(token, SURE), *((other, SURE - 5 - n) for n, other in enumerate(others))]
+        tops = [{"rank": rank, "token_id": which, "token": self.tokenizer.decode([which]), "logprob": value} for rank, (which, value) in enumerate(ranked, 1)]
+        return {"log_probs": [SURE], "top_logprobs": [tops]}
 
     def _last(self, tokens: list[int], reason: str, asked: int, said: int) -> dict[str, Any]:
         usage = {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}

@@ -1,6 +1,6 @@
 """A picture of a request: fetched as Dynamo fetches it, and what it becomes for a model of the Qwen-VL family.
 
-Dynamo's own rules about addresses run unchanged (`dynamo.common.http`). Of the picture its size is read, and whether a PNG is whole; nothing is seen in it.
+Dynamo's own rules about addresses run unchanged (`dynamo.common.http`). Of the picture its size is read, and whether a PNG is whole; what is seen in a PNG is its colour.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 from dynamo.common.http import fetch_bytes
 from dynamo.common.http.media_reference import max_media_bytes
 from dynamo.common.http.url_validator import UrlValidationPolicy, validate_media_url
+
+from . import encoder_cache
 
 TIMEOUT = 30.0  # seconds, of Dynamo's image loader
 # The models of which Dynamo's encode worker takes pictures, by architectures in config.json, else by a part of the name; LLaVA-1.5 too, which is not modelled
@@ -76,6 +78,17 @@ async def load(url: str, policy: UrlValidationPolicy) -> tuple[int, int]:
         return size(base64.b64decode(data, validate=True))
     except binascii.Error as wrong:
         raise ValueError(f"Failed to decoding image: Invalid base64 encoding: {wrong}") from wrong
+
+
+def colour(url: str) -> str | None:
+    """Of a PNG with eight bits of red, green and blue within the address; of another picture nothing is seen."""
+    media, _, data = url.partition(",")
+    if media != "data:image/png;base64":
+        return None
+    try:
+        return encoder_cache.colour(base64.b64decode(data))
+    except encoder_cache.Wrong:
+        return None
 
 
 def size(data: bytes) -> tuple[int, int]:

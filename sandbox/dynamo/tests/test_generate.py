@@ -41,14 +41,17 @@ def generator(tokenizer: Tokenizer) -> Generator:
     return made
 
 
-def say(generator: Generator, prompt: str, context: Any = None, **stop: Any) -> tuple[str, dict[str, Any]]:
-    ids = generator.tokenizer.encode(prompt, add_special_tokens=False).ids
-    request = {"token_ids": ids, "stop_conditions": stop, "sampling_options": {}}
+def chunks(generator: Generator, prompt: str, context: Any = None, **more: Any) -> list[dict[str, Any]]:
+    request = {"token_ids": generator.tokenizer.encode(prompt, add_special_tokens=False).ids, "sampling_options": {}, **more}
 
     async def run() -> list[dict[str, Any]]:
         return [part async for part in generator.generate(request, context or Context())]
 
-    parts = asyncio.run(run())
+    return asyncio.run(run())
+
+
+def say(generator: Generator, prompt: str, context: Any = None, **stop: Any) -> tuple[str, dict[str, Any]]:
+    parts = chunks(generator, prompt, context, stop_conditions=stop)
     return generator.tokenizer.decode([t for p in parts for t in p["token_ids"]]), parts[-1]
 
 
@@ -84,7 +87,19 @@ def test_it_ends_by_itself(generator: Generator) -> None:
 
 
 def test_a_prompt_longer_than_the_context(generator: Generator) -> None:
-    assert "context length is 4096" in say(generator, "a b c d e f " * 2000)[1]["finish_reason"]
+    with pytest.raises(ValueError, match="longer than the maximum model length of 4096"):
+        say(generator, "a b c d e f " * 2000)
+
+
+def test_every_token_has_its_probability_where_that_was_asked(generator: Generator) -> None:
+    parts = chunks(generator, "Say hello", output_options={"logprobs": 2})[:-1]
+    assert parts and all(len(part["log_probs"]) == len(part["token_ids"]) == 1 and part["log_probs"][0] <= 0 for part in parts)
+    assert {len(part["top_logprobs"][0]) for part in parts} == {2}
+
+
+def test_what_is_in_the_prompt_is_found(generator: Generator) -> None:
+    text, _ = say(generator, "The code number of this text is 4321. It is a long one. What is the code number of this text?")
+    assert text == "4321"
 
 
 def test_a_request_that_is_dropped_ends(generator: Generator) -> None:
@@ -98,7 +113,8 @@ def test_the_same_prompt_gets_the_same_text(generator: Generator) -> None:
 
 def test_every_known_question_has_its_answer() -> None:
     for known in answers.KNOWN["known"]:
-        assert answers.answer(f"…{known['asks']}…", wrong=False, seen="red") == known["answer"].replace("{colour}", "red")
+        given = f"The code number of this text is 77. …{known['asks']}…"
+        assert answers.answer(given, wrong=False, seen="red") == known["answer"].replace("{colour}", "red").replace("{code}", "77")
 
 
 def test_who_sees_no_picture_says_no_colour() -> None:

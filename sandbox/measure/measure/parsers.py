@@ -49,7 +49,7 @@ def parsers() -> dict[str, Callable[[], Any]]:
     from dynamo.frontend.main import parse_args as frontend
     from dynamo.vllm.args import parse_args as worker
 
-    from vllm.entrypoints.openai.cli_args import make_arg_parser, validate_parsed_serve_args
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     def server() -> None:

@@ -41,6 +41,13 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         "Compare greedy answers byte by byte with an engine of TP alone before any number counts.",
     ),
     live(
+        "N86",
+        Error,
+        "tool calls come out wrong, in the stream only or always",
+        "The parser of tool calls, or the one of reasoning beside it, is not the model's: the text looks right to who reads it, and what a program gets are tags, or arguments that are no JSON.",
+        "Dynamo's own parsers (--dyn-tool-call-parser, --dyn-reasoning-parser) as the model's card names them; nemo test endpoint asks for a call in one piece and streamed.",
+    ),
+    live(
         "N34",
         Error,
         "half groups hold the GPUs",

@@ -1,0 +1,62 @@
+//! `nemo test endpoint`: what users of the API rely on, asked now. Notes nothing: what `nemo up` waits for is `nemo test`.
+
+use std::path::{Path, PathBuf};
+
+use super::test::{Answer, noted, told};
+use super::{Access, Global, Session, Settings};
+use crate::endpoint::export;
+use crate::engine::clock;
+use crate::engine::step::StepId;
+use crate::error::{Failure, Kind, fail};
+use crate::steps::facts::{ClusterFacts, ServeFacts};
+use crate::steps::test::examine;
+use crate::ui;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nemo test endpoint\n  nemo test endpoint --junit results.xml --ctrf results.json")]
+pub struct Args {
+    /// Write the results as JUnit's XML, too
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write the results as CTRF's JSON, too
+    #[arg(long, value_name = "FILE")]
+    ctrf: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
+    // A file that cannot be written is better known before minutes of questions.
+    for file in [&args.junit, &args.ctrf].into_iter().flatten() {
+        write(file, "")?;
+    }
+    let session = Session::open(global, &args.settings, Access::Read).await?;
+    let result = examined(&session, &args).await;
+    session.finish().await;
+    told(&result?, global)
+}
+
+async fn examined(session: &Session, args: &Args) -> Result<Answer, Failure> {
+    let facts = noted(session)?.facts();
+    let (cluster, serve): (ClusterFacts, ServeFacts) = (facts.get(StepId::Cluster)?, facts.get(StepId::Serve)?);
+    let (deps, walk) = session.noted_walk().await?;
+    drop(walk);
+    let started = clock::now();
+    let mut done = 0;
+    let told = |test: &crate::endpoint::TestResult, of| {
+        done += 1;
+        ui::say(session.manner, format!("{done} of {of}: {} {} ({:.1} s)", test.id, if test.passed() { "ok" } else { "FAIL" }, test.seconds));
+    };
+    let outcome = examine(&session.spec, &deps.kube_of(&cluster)?, &serve, told).await.map_err(anyhow::Error::new)?;
+    if let Some(file) = &args.junit {
+        write(file, &export::junit(&outcome))?;
+    }
+    if let Some(file) = &args.ctrf {
+        write(file, &format!("{:#}\n", export::ctrf(&outcome, started, clock::now())))?;
+    }
+    Ok(Answer { kind: "test", outcome })
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(file, text).map_err(|error| fail(Kind::LocalIo, format!("{}: {error}", file.display())).hint("name a file in a folder that is there and may be written").into())
+}
