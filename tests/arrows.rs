@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "steps", "ui",
         ],
     ),
-    ("compare", &["bench"]),
+    ("compare", &["bench", "error"]),
     ("config", &["engine", "error"]),
     ("endpoint", &["error", "secret"]),
     ("engine", &["error"]),
