@@ -19,6 +19,7 @@ pub mod k8s;
 pub mod lint;
 pub mod registry;
 pub mod render;
+pub mod report;
 pub mod secret;
 pub mod slo;
 pub mod steps;

@@ -12,8 +12,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "agent", "aws", "bench", "check", "compare", "config", "endpoint", "engine", "error", "explain", "fit", "hub", "k8s", "lint", "registry", "render", "secret", "slo",
-            "steps", "ui",
+            "agent", "aws", "bench", "check", "compare", "config", "endpoint", "engine", "error", "explain", "fit", "hub", "k8s", "lint", "registry", "render", "report", "secret",
+            "slo", "steps", "ui",
         ],
     ),
     ("compare", &["bench", "error"]),
@@ -28,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lint", &["config", "error"]),
     ("registry", &["error", "secret"]),
     ("render", &["agent", "config", "error", "lint", "steps"]),
+    ("report", &["bench", "compare", "slo"]),
     ("secret", &[]),
     ("slo", &["bench"]),
     ("steps", &["agent", "aws", "bench", "config", "endpoint", "engine", "error", "explain", "hub", "k8s", "lint", "registry", "render", "secret"]),

@@ -21,6 +21,7 @@ mod plan;
 mod platform;
 mod render;
 mod render_all;
+mod report;
 mod rollback;
 #[cfg(test)]
 mod schemas;
@@ -175,6 +176,8 @@ enum Command {
     Slo(slo::Args),
     /// Hold sweeps against each other: who is ahead where, where they cross, and what of it is noise
     Compare(compare::Args),
+    /// Write sweeps as one HTML page that needs no network, as Markdown for a comment, or as CSV
+    Report(report::Args),
     /// Remove everything that was made, and prove that nothing is left
     Cleanup(cleanup::Args),
     /// The cluster: make it, look at it, sign in to it, remove it
@@ -252,6 +255,7 @@ async fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Bench(args) => bench::run(args, global).await,
         Command::Slo(args) => slo::run(args, global).await,
         Command::Compare(args) => compare::run(args, global).await,
+        Command::Report(args) => report::run(args, global).await,
         Command::Cleanup(args) => cleanup::run(args, global).await,
         Command::Cluster(args) => cluster::run(args, global).await,
         Command::Platform(args) => platform::run(args, global).await,

@@ -35,6 +35,7 @@ fn are_what_the_types_say() {
     published::<crate::fit::Answer>("fit");
     published::<crate::slo::Answer>("slo");
     published::<crate::compare::Answer>("compare");
+    published::<super::report::Answer>("report");
     published::<super::config::Shown>("config-show");
     published::<super::config::Written>("config-init");
     published::<super::image::Answer>("image-list");

@@ -18,15 +18,8 @@ pub struct Args {
     /// Folder of a run of aiperf, or one above several
     #[arg(required = true, value_name = "FOLDER")]
     folders: Vec<PathBuf>,
-    /// Budget for the time to first token, such as p95=600ms; more than one may be given
-    #[arg(long, value_name = "LIMIT")]
-    ttft: Vec<Limit>,
-    /// Budget for the inter-token latency
-    #[arg(long, value_name = "LIMIT")]
-    itl: Vec<Limit>,
-    /// Budget for the whole answer
-    #[arg(long, value_name = "LIMIT")]
-    latency: Vec<Limit>,
+    #[command(flatten)]
+    budgets: Budgets,
     /// What all deployments together shall deliver, such as 5000tok/s or 20req/s
     #[arg(long, value_name = "RATE")]
     target: Option<Target>,
@@ -37,8 +30,37 @@ pub struct Args {
     settings: Settings,
 }
 
+/// Latency budgets, as they are written on a command line.
+#[derive(Debug, clap::Args)]
+pub struct Budgets {
+    /// Budget for the time to first token, such as p95=600ms; more than one may be given
+    #[arg(long, value_name = "LIMIT")]
+    ttft: Vec<Limit>,
+    /// Budget for the inter-token latency
+    #[arg(long, value_name = "LIMIT")]
+    itl: Vec<Limit>,
+    /// Budget for the whole answer
+    #[arg(long, value_name = "LIMIT")]
+    latency: Vec<Limit>,
+}
+
+impl Budgets {
+    /// All of them, if they can be meant together.
+    pub fn checked(&self) -> Result<Vec<Budget>, Failure> {
+        let of = |metric, limits: &[Limit]| limits.iter().map(|limit| Budget { metric, statistic: limit.statistic, limit_ms: limit.ms }).collect::<Vec<_>>();
+        let budgets = [of(Metric::Ttft, &self.ttft), of(Metric::Itl, &self.itl), of(Metric::Latency, &self.latency)].concat();
+        match contradictions(&budgets) {
+            Some(why) => Err(fail(Kind::Usage, why).hint("leave one of them out").into()),
+            None => Ok(budgets),
+        }
+    }
+}
+
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
-    let budgets = budgets(&args)?;
+    let budgets = args.budgets.checked()?;
+    if budgets.is_empty() {
+        return Err(fail(Kind::Usage, "there is no budget to hold the runs against").hint("--ttft p95=600ms --itl p95=100ms").into());
+    }
     let (spec, _) = config::resolve(&session::inputs(global, &args.settings)?)?;
     let levels = side::curve(&args.folders)?;
     let comparable = levels[0].comparable.clone();
@@ -49,18 +71,6 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
         return Err(fail(Kind::Verification, "no level is within the budgets").hint("a lower concurrency, more GPUs, another topology, or a wider budget").into());
     }
     Ok(())
-}
-
-fn budgets(args: &Args) -> Result<Vec<Budget>, Failure> {
-    let of = |metric, limits: &[Limit]| limits.iter().map(|limit| Budget { metric, statistic: limit.statistic, limit_ms: limit.ms }).collect::<Vec<_>>();
-    let budgets = [of(Metric::Ttft, &args.ttft), of(Metric::Itl, &args.itl), of(Metric::Latency, &args.latency)].concat();
-    if budgets.is_empty() {
-        return Err(fail(Kind::Usage, "there is no budget to hold the runs against").hint("--ttft p95=600ms --itl p95=100ms").into());
-    }
-    match contradictions(&budgets) {
-        Some(why) => Err(fail(Kind::Usage, why).hint("leave one of them out").into()),
-        None => Ok(budgets),
-    }
 }
 
 fn deployment(spec: &Spec) -> Deployment {
