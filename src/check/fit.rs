@@ -59,6 +59,8 @@ fn inputs<'a>(spec: &'a Spec, instance: &'a Instance, assumptions: &'a config::A
         max_model_len: spec.max_model_len(),
         concurrency: 1,
         gpu_memory_utilization: spec.serve.gpu_memory_utilization,
+        // What would fit is asked of every number.
+        tensor_parallel_size: None,
         // The check's report lists them all.
         unverified: &[],
     }

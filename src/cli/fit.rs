@@ -30,7 +30,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     if max_model_len > most {
         return Err(Failure::new(Kind::Usage, format!("--max-model-len {max_model_len}: {} takes at most {most}", spec.model.title)).hint(format!("--max-model-len {most}")));
     }
-    let assumptions = config::fit_assumptions()?;
+    let (assumptions, tensor) = (config::fit_assumptions()?, spec.serve.tensor_parallel_size);
     let inputs = Inputs {
         model: &spec.model,
         precision_name: &spec.precision_name,
@@ -40,13 +40,15 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
         max_model_len,
         concurrency: args.concurrency,
         gpu_memory_utilization: spec.serve.gpu_memory_utilization,
+        tensor_parallel_size: (tensor > 0).then_some(tensor),
         unverified: &config::unverified_of_fit(&spec, &assumptions),
     };
     let answer = answer(&inputs, &config::published_gpus()?);
     ui::answer(global.manner(), &answer);
     if answer.smallest.is_none() {
-        return Err(Failure::new(Kind::Config, format!("{} in {} does not fit {} as asked", answer.model, answer.precision, answer.instance))
-            .hint("a shorter --max-model-len, a lower --concurrency, another --precision or --instance"));
+        let failure = Failure::new(Kind::Config, format!("{} in {} does not fit {} as asked", answer.model, answer.precision, answer.instance));
+        let failure = if tensor > 0 { failure.hint("--set serve.tensor_parallel_size=0 tries every number of ranks") } else { failure };
+        return Err(failure.hint("a shorter --max-model-len, a lower --concurrency, another --precision or --instance"));
     }
     Ok(())
 }

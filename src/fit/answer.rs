@@ -27,6 +27,8 @@ pub struct Answer {
     /// Requests of that length at once.
     pub concurrency: u32,
     pub gpu_memory_utilization: f64,
+    /// Ranks that share each layer, where the settings say it; null: every number was tried.
+    pub tensor_parallel_size: Option<u32>,
     /// GB of one GPU that CUDA reports.
     pub visible_gb: f64,
     /// GB of it that the engine may take.
@@ -104,7 +106,8 @@ pub fn placed(inputs: &Inputs<'_>, layout: Layout) -> Result<Placed, Tried> {
 pub fn answer(inputs: &Inputs<'_>, table: &PublishedGpus) -> Answer {
     let mut tried = Vec::new();
     let mut smallest = None;
-    for layout in candidates(&inputs.model.architecture, inputs.gpus_each(), NODES) {
+    let wanted = |layout: &Layout| inputs.tensor_parallel_size.is_none_or(|tensor| layout.tensor == tensor);
+    for layout in candidates(&inputs.model.architecture, inputs.gpus_each(), NODES).into_iter().filter(wanted) {
         match placed(inputs, layout) {
             Ok(found) => {
                 smallest = Some(found);
@@ -124,6 +127,7 @@ pub fn answer(inputs: &Inputs<'_>, table: &PublishedGpus) -> Answer {
         max_model_len: inputs.max_model_len,
         concurrency: inputs.concurrency,
         gpu_memory_utilization: inputs.gpu_memory_utilization,
+        tensor_parallel_size: inputs.tensor_parallel_size,
         visible_gb: rounded(inputs.visible_gb()),
         usable_gb: rounded(inputs.usable_gb()),
         published: Published::beside(table, inputs, smallest.as_ref()),
@@ -149,14 +153,15 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} in {} on {} ({} × {}), {} tokens × {}",
+            "{} in {} on {} ({} × {}), {} × {}{}",
             self.model,
             self.precision,
             self.instance,
             self.gpus_each,
             self.gpu,
-            self.max_model_len,
-            counted(self.concurrency, "request")
+            counted(self.max_model_len, "token"),
+            counted(self.concurrency, "request"),
+            self.tensor_parallel_size.map(|tensor| format!(", TP {tensor} as serve.tensor_parallel_size says")).unwrap_or_default()
         )?;
         writeln!(f, "each GPU: {:.1} GB, of which the engine may take {:.1} GB ({})\n", self.visible_gb, self.usable_gb, self.gpu_memory_utilization)?;
         match &self.smallest {
@@ -198,6 +203,6 @@ impl Placed {
             writeln!(f, "  {:<12} {:>7.2} GB  {}", term.name, term.gb, term.formula)?;
         }
         writeln!(f, "  {:<12} {:>7.2} GB  of {usable_gb:.2} GB", "together", self.needed_gb)?;
-        writeln!(f, "it holds up to {} tokens a request, or {} of this length", self.largest_context, counted(self.largest_concurrency, "request"))
+        writeln!(f, "it holds up to {} a request, or {} of this length", counted(self.largest_context, "token"), counted(self.largest_concurrency, "request"))
     }
 }

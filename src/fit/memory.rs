@@ -22,6 +22,8 @@ pub struct Inputs<'a> {
     /// Requests of that length at once.
     pub concurrency: u32,
     pub gpu_memory_utilization: f64,
+    /// Ranks that share each layer, where the settings say it; else every number is tried.
+    pub tensor_parallel_size: Option<u32>,
     /// Cells of the catalogue behind this that nobody has read at a source.
     pub unverified: &'a [String],
 }
@@ -126,7 +128,7 @@ impl Memory {
         terms.push(Term {
             name: "KV cache".into(),
             gb: self.token_gb * tokens * requests_,
-            formula: format!("{} × {max_model_len} tokens × {}", self.token_formula, counted(requests, "request")),
+            formula: format!("{} × {} × {}", self.token_formula, counted(max_model_len, "token"), counted(requests, "request")),
         });
         if let Some(formula) = &self.state_formula {
             terms.push(Term { name: "Mamba state".into(), gb: self.state_gb * requests_, formula: format!("{formula} × {}", counted(requests, "request")) });
@@ -215,14 +217,11 @@ fn weights(inputs: &Inputs<'_>, layout: Layout, parameters: Parameters) -> Term 
     let (expert, rest) = inputs.bytes_each();
     let billions = |count: u64| count as f64 / 1e9;
     let (experts, sharded, kept) = (billions(parameters.experts), billions(parameters.sharded + parameters.key_value), billions(parameters.replicated));
+    let routed = if parameters.experts == 0 { String::new() } else { format!("{experts:.1} B of experts × {expert} B / {} + ", layout.expert_ranks()) };
     Term {
         name: "weights".into(),
         gb: inputs.bytes_a_rank(layout, parameters) / GB,
-        formula: format!(
-            "{experts:.1} B of experts × {expert} B / {} + ({sharded:.2} B / {} + {kept:.2} B on every rank) × {rest:.2} B, without draft head",
-            layout.expert_ranks(),
-            layout.tensor
-        ),
+        formula: format!("{routed}({sharded:.2} B / {} + {kept:.2} B on every rank) × {rest:.2} B, without draft head", layout.tensor),
     }
 }
 
@@ -239,8 +238,10 @@ fn encoder(inputs: &Inputs<'_>) -> Option<Term> {
         name: "encoder".into(),
         gb: (inputs.encoders() + activations) / GB,
         formula: format!(
-            "{:.2} B parameters × 2 B + {pictures} pictures × {tiles} tiles × {patches} patches × {} × {copies} copies × 2 B",
+            "{:.2} B parameters × 2 B + {} × {} × {patches} patches × {} × {copies} copies × 2 B",
             inputs.encoders() / 2e9,
+            counted(pictures, "picture"),
+            counted(tiles, "tile"),
             vision.hidden_size
         ),
     })
@@ -250,7 +251,7 @@ fn activations(inputs: &Inputs<'_>, layout: Layout) -> Term {
     let architecture = &inputs.model.architecture;
     let (tokens, copies, hidden) = (inputs.batched_tokens(), inputs.assumptions.hidden_copies.value, architecture.hidden_size);
     let mut wide = f64::from(copies) * f64::from(hidden);
-    let mut formula = format!("{tokens} tokens × ({copies} × {hidden}");
+    let mut formula = format!("{} × ({copies} × {hidden}", counted(tokens, "token"));
     if let Some(experts) = &architecture.experts {
         let inside = experts.latent_size.unwrap_or(hidden);
         let width = if layout.expert { f64::from(experts.width) } else { f64::from(experts.width) / f64::from(layout.tensor) };

@@ -32,6 +32,7 @@ impl Case {
             max_model_len,
             concurrency,
             gpu_memory_utilization: 0.9,
+            tensor_parallel_size: None,
             unverified: &[],
         }
     }
@@ -57,6 +58,25 @@ fn one(inputs: &Inputs<'_>, layout: Layout) -> Memory {
 
 fn gb(terms: &[Term], name: &str) -> f64 {
     terms.iter().find(|term| term.name == name).map_or(0.0, |term| term.gb)
+}
+
+#[test]
+fn a_number_of_ranks_that_is_set_is_the_only_one_that_is_tried() {
+    let case = Case::new("nemotron-3-super", "fp8", "p5en.48xlarge");
+    let free = case.answer().smallest.unwrap();
+    let set = |tensor: u32| answer(&Inputs { tensor_parallel_size: Some(tensor), ..case.inputs(8192, 1) }, &config::published_gpus().unwrap());
+    let eight = set(8);
+    assert_eq!((free.layout.tensor < 8, eight.smallest.as_ref().unwrap().layout.tensor), (true, 8));
+    assert!(eight.tried.is_empty() && eight.to_string().contains("TP 8 as serve.tensor_parallel_size says"), "{eight}");
+    assert!(set(1).tried.iter().all(|tried| tried.layout.tensor == 1));
+}
+
+#[test]
+fn one_of_a_thing_and_none_of_it_are_written_as_such() {
+    let case = Case::new("nemotron-3-nano-4b", "bf16", "p5en.48xlarge");
+    let text = answer(&case.inputs(1, 1), &config::published_gpus().unwrap()).to_string();
+    assert!(text.contains(", 1 token × 1 request") && !text.contains(" 1 tokens") && !text.contains("of experts"), "{text}");
+    assert!(Case::new("nemotron-3-super", "fp8", "p5en.48xlarge").answer().to_string().contains("B of experts"));
 }
 
 #[test]
