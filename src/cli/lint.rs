@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::{Access, Global, Session, Settings, cores};
-use crate::engine::step::StepId;
 use crate::error::{Failure, Kind, fail};
 use crate::k8s;
 use crate::lint::{self, Answer, Change, Linter, Severity};
-use crate::steps::facts::ClusterFacts;
 use crate::ui::{self, Manner, Output};
 
 #[derive(Debug, clap::Args)]
@@ -32,17 +30,34 @@ pub struct Args {
 const ROUNDS: usize = 4;
 
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
-    let answer = match args.live {
-        true => live(&args, global).await?,
+    let (answer, bad) = match args.live {
+        true => (live(&args, global).await?, Vec::new()),
         false => looked_at(&args, global.manner())?,
     };
     match global.output {
         Output::Sarif => ui::json_line(&lint::sarif(&answer)),
         _ => ui::answer(global.manner(), &answer),
     }
-    let Some(first) = answer.findings.iter().find(|finding| finding.severity == Severity::Error) else { return Ok(()) };
-    let words = if answer.errors == 1 { "1 of the findings is an error".to_owned() } else { format!("{} of the findings are errors", answer.errors) };
-    Err(Failure::new(Kind::Verification, words).hint(format!("nemo explain {} tells why, and what to do", first.rule)))
+    failure(&answer, bad).map_or(Ok(()), Err)
+}
+
+/// Files that could not be looked at, each with its place, and findings that are errors; of several codes the lowest.
+fn failure(answer: &Answer, bad: Vec<Failure>) -> Option<Failure> {
+    let first = answer.findings.iter().find(|finding| finding.severity == Severity::Error);
+    let errors = first.map(|first| {
+        let words = if answer.errors == 1 { "1 of the findings is an error".to_owned() } else { format!("{} of the findings are errors", answer.errors) };
+        Failure::new(Kind::Verification, words).hint(format!("nemo explain {} tells why, and what to do", first.rule))
+    });
+    let all: Vec<Failure> = bad.into_iter().chain(errors).collect();
+    let kind = all.iter().map(|failure| failure.kind).min()?;
+    let message: Vec<_> = all.iter().map(|failure| failure.message.as_str()).collect();
+    let mut hints: Vec<String> = Vec::new();
+    for hint in all.iter().flat_map(|failure| &failure.hints) {
+        if !hints.contains(hint) {
+            hints.push(hint.clone());
+        }
+    }
+    Some(hints.into_iter().fold(Failure::new(kind, message.join("\n  ")), Failure::hint))
 }
 
 async fn live(args: &Args, global: &Global) -> Result<Answer, Failure> {
@@ -57,15 +72,13 @@ async fn live(args: &Args, global: &Global) -> Result<Answer, Failure> {
 }
 
 async fn objects(session: &Session) -> Result<Vec<serde_json::Value>, Failure> {
-    let none = || Failure::from(fail(Kind::Usage, format!("there is no cluster in the notes about {:?} here", session.spec.name)).hint("nemo lint FILE looks at files"));
-    let cluster: ClusterFacts = session.noted.as_ref().ok_or_else(none)?.facts().get(StepId::Cluster).map_err(|_| none())?;
-    let (deps, _) = session.noted_walk().await?;
-    let found = k8s::told::objects(&deps.kube_of(&cluster)?, &session.spec.serve.namespace).await;
-    Ok(found.map_err(anyhow::Error::new)?)
+    let (_, _, client) = session.cluster().await?;
+    Ok(k8s::told::objects(&client, &session.spec.serve.namespace).await.map_err(anyhow::Error::new)?)
 }
 
-fn looked_at(args: &Args, manner: Manner) -> Result<Answer, Failure> {
-    let mut linter = Linter::new()?;
+/// What the linter makes of all files, and which of them it could not look at: one that is no YAML is no reason to say nothing of the others.
+fn looked_at(args: &Args, manner: Manner) -> Result<(Answer, Vec<Failure>), Failure> {
+    let (mut linter, mut bad) = (Linter::new()?, Vec::new());
     for path in &args.paths {
         if path.as_os_str() == "-" {
             if args.fix {
@@ -73,31 +86,32 @@ fn looked_at(args: &Args, manner: Manner) -> Result<Answer, Failure> {
             }
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).context("reading stdin")?;
-            one(&mut linter, "stdin", &text)?;
+            bad.extend(one(&mut linter, "stdin", &text).err());
             continue;
         }
         let files = files(path)?;
         if args.fix {
             for file in files {
-                let (name, text) = read(&file)?;
-                one(&mut linter, &name, &fixed(&file, text, manner)?)?;
+                let looked = read(&file).and_then(|(name, text)| one(&mut linter, &name, &fixed(&file, text, manner)?));
+                bad.extend(looked.err());
             }
             continue;
         }
-        for part in cores::spread(&files, |files| part(linter.another(), files)) {
-            linter.join(part?);
+        for (part, unread) in cores::spread(&files, |files| part(linter.another(), files)) {
+            linter.join(part);
+            bad.extend(unread);
         }
     }
-    Ok(linter.end())
+    Ok((linter.end(), bad))
 }
 
 /// What this linter makes of a part of the files.
-fn part(mut linter: Linter, files: &[PathBuf]) -> Result<Linter, Failure> {
+fn part(mut linter: Linter, files: &[PathBuf]) -> (Linter, Vec<Failure>) {
+    let mut bad = Vec::new();
     for file in files {
-        let (name, text) = read(file)?;
-        one(&mut linter, &name, &text)?;
+        bad.extend(read(file).and_then(|(name, text)| one(&mut linter, &name, &text)).err());
     }
-    Ok(linter)
+    (linter, bad)
 }
 
 fn read(file: &Path) -> Result<(String, String), Failure> {
@@ -196,5 +210,27 @@ mod tests {
         let names = |path: &Path| files(path).unwrap().iter().map(|file| file.strip_prefix(folder.path()).unwrap().display().to_string()).collect::<Vec<_>>();
         assert_eq!(names(folder.path()), ["a.yaml", "below/b.yml", "d.json"]);
         assert_eq!(names(&at("again")), ["again/b.yml"], "the folder that is named may be a link itself");
+    }
+
+    #[test]
+    fn every_file_is_looked_at_and_every_bad_one_is_told() {
+        const POD: &str =
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  volumes: [{name: ib, hostPath: {path: /dev/infiniband}}]\n  containers: [{name: c, image: \"x:latest\"}]\n";
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("a.yaml", "a: [\n"), ("b.yaml", POD), ("c.yaml", "x: y: z\n"), ("d.yaml", "\u{0}\n")] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        std::fs::write(folder.path().join("e.yaml"), b"\xff\xfe").unwrap();
+        let args = Args { paths: vec![folder.path().to_owned()], live: false, fix: false, settings: Settings::default() };
+        let manner = Manner { output: Output::default(), progress: ui::Progress::default(), quiet: true };
+        let (answer, bad) = looked_at(&args, manner).unwrap();
+        let lines: Vec<_> = answer.findings.iter().map(|finding| finding.line).collect();
+        assert!(!lines.is_empty() && lines.is_sorted(), "{lines:?}");
+        let failure = failure(&answer, bad).unwrap();
+        assert_eq!(failure.kind, Kind::Config, "of a bad file, of a finding and of one that cannot be read the lowest");
+        for name in ["a.yaml:", "c.yaml:", "e.yaml"] {
+            assert!(failure.message.contains(name), "{name}: {}", failure.message);
+        }
+        assert!(!failure.message.contains("b.yaml"), "{}", failure.message);
     }
 }

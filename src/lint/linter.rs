@@ -144,9 +144,23 @@ impl Linter {
             let last = self.findings.len() - 1;
             self.findings[last] = Finding { line: (!at.file.is_empty()).then_some(at.line), file: at.file, ..finding };
         }
+        self.in_order();
         let count = |severity| self.findings.iter().filter(|finding| finding.severity == severity).count();
         let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
         Answer { kind: "linted", files: self.files, documents: self.documents, errors, warnings, findings: self.findings }
+    }
+}
+
+impl Linter {
+    /// As a person reads: the files as they came, in each from the first line to the last.
+    fn in_order(&mut self) {
+        let mut files: Vec<String> = Vec::new();
+        for finding in &self.findings {
+            if !files.contains(&finding.file) {
+                files.push(finding.file.clone());
+            }
+        }
+        self.findings.sort_by_key(|finding| (files.iter().position(|file| *file == finding.file), finding.line));
     }
 }
 

@@ -248,6 +248,13 @@ const CASES: &[Case] = &[
     ("N43", ALPHA, "nvidia.com/v1alpha1", "nvidia.com/v1beta1", ["spec.services", "v1beta1", "spec.components"]),
     ("N45", OPERATOR, "kubernetes-operator:1.4.0", "kubernetes-operator:1.3.1", ["image", "operator 1.3.1 under chart 1.4.0", "1.4.0"]),
     ("N50", WORKER, "failureThreshold: 250", "failureThreshold: 60", ["startupProbe", "600 s", "227 GB at 250 MB/s"]),
+    (
+        "N50",
+        WORKER,
+        "startupProbe: {httpGet: {path: /live, port: 9090}, periodSeconds: 10, failureThreshold: 250}",
+        "livenessProbe: {httpGet: {path: /live, port: 9090}, periodSeconds: 5, failureThreshold: 5}",
+        ["livenessProbe", "25 s without a startupProbe", "a startupProbe of 1816 s"],
+    ),
     ("N51", WORKER, "value: \"2500\"", "value: \"1200\"", ["env[4].value", "VLLM_ENGINE_READY_TIMEOUT_S=1200; the probe allows 2500 s", "2500"]),
     ("N51", WORKER, "value: \"1800\"", "value: \"300\"", ["env[5].value", "=300", "1800"]),
     ("N54", WORKER, "BF16\n", "NVFP4\n", ["containers[0]", "VLLM_OMNI_USE_QUACK_FP8 is not set", "=0"]),

@@ -8,10 +8,10 @@ use crate::lint::workload::Container;
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         id: "N50",
-        title: "the startup probe ends before the weights are loaded",
+        title: "a probe ends the worker before the weights are loaded",
         severity: Severity::Error,
-        cause: "Hundreds of gigabytes over a shared file system take longer than the probe allows: the kubelet kills the worker (`Startup probe failed: 503`), and it begins anew, for ever.",
-        fix: "failureThreshold × periodSeconds ≥ 2 × bytes of the weights ÷ measured read rate.",
+        cause: "Hundreds of gigabytes over a shared file system take longer than the probe allows: the kubelet kills the worker (`Startup probe failed: 503`), and it begins anew, for ever. Without a startup probe the liveness probe does that from the first second on.",
+        fix: "A startupProbe with failureThreshold × periodSeconds ≥ 2 × bytes of the weights ÷ measured read rate.",
         check: Check::Container(probe_budget),
     },
     Rule {
@@ -27,9 +27,14 @@ pub(in crate::lint) const RULES: &[Rule] = &[
 /// Annotation of manifests of ours: what their patience was computed from, in MB/s: measured, or what the file system is provisioned for.
 const READ_RATE: &str = "nemo.dev/read-mb-s";
 
-/// Seconds until the kubelet kills a container that has not started.
+/// Seconds that the startup probe gives a container.
 fn budget(container: &Container<'_>) -> Option<u64> {
-    let probe = container.value.get("startupProbe")?;
+    patience(container, "startupProbe")
+}
+
+/// Seconds until the kubelet kills a container that has not answered this probe yet.
+fn patience(container: &Container<'_>, probe: &str) -> Option<u64> {
+    let probe = container.value.get(probe)?;
     let number = |name: &str, default| probe[name].as_u64().unwrap_or(default);
     // Whatever number stands there: one that no probe can have must not end the lint.
     Some(number("periodSeconds", 10).saturating_mul(number("failureThreshold", 3)).saturating_add(number("initialDelaySeconds", 0)))
@@ -45,6 +50,12 @@ fn probe_budget(seen: &Seen<'_>, container: &Container<'_>, found: &mut Found<'_
     let needed = weights.saturating_mul(2000) / rate;
     if let Some(budget) = budget(container).filter(|budget| *budget < needed) {
         found.add(path::field(&container.path, "startupProbe"), format!("{budget} s"), format!("{needed} s: {weights} GB at {rate} MB/s, twice"));
+    }
+    // A startup probe holds the liveness probe back until it has succeeded. Dynamo's operator adds one where there is none.
+    let alone = container.value.get("startupProbe").is_none() && seen.document["kind"] != "DynamoGraphDeployment";
+    if let Some(budget) = patience(container, "livenessProbe").filter(|budget| alone && *budget < needed) {
+        let right = format!("a startupProbe of {needed} s: {weights} GB at {rate} MB/s, twice");
+        found.add(path::field(&container.path, "livenessProbe"), format!("{budget} s without a startupProbe"), right);
     }
 }
 
