@@ -116,6 +116,14 @@ impl Ec2 {
         Ok(found)
     }
 
+    /// The instance type that a version of a launch template says; `None`: there is no such version, or it says none.
+    pub async fn template_type(&self, id: &str, version: &str) -> Result<Option<String>, ServiceError> {
+        let call = self.0.describe_launch_template_versions().launch_template_id(id).versions(version);
+        let answer = call.send().await.or_none(SERVICE, "DescribeLaunchTemplateVersions", &["InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateId.VersionNotFound"])?;
+        let version = answer.and_then(|answer| answer.launch_template_versions).unwrap_or_default().into_iter().next();
+        Ok(version.and_then(|version| version.launch_template_data?.instance_type).map(|kind| kind.as_str().to_owned()))
+    }
+
     /// How many VPCs there are that do not belong to the deployment.
     pub async fn other_vpcs(&self, deployment: &str) -> Result<usize, ServiceError> {
         let mut pages = self.0.describe_vpcs().into_paginator().send();

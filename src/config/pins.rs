@@ -86,3 +86,22 @@ pub struct Prices {
     /// Where the figures are from, for the reader: `Price List API, 2026-11-30`.
     pub source: String,
 }
+
+impl Prices {
+    /// US dollars an hour of one GPU instance of this type; `None`: another type was asked about, or none was found. The source ends with the type.
+    pub fn gpu_hour(&self, type_name: &str) -> Option<f64> {
+        let of = self.source.rsplit("; ").next().and_then(|place| place.split(' ').next());
+        (self.gpu_instance_hour > 0.0 && of == Some(type_name)).then_some(self.gpu_instance_hour)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Prices;
+
+    #[test]
+    fn a_price_is_of_the_type_that_was_asked_about() {
+        let prices = Prices { gpu_instance_hour: 63.3, source: "--price; the others by the Price List API, 2026-11-30; p5en.48xlarge in us-east-2".into(), ..Prices::default() };
+        assert_eq!((prices.gpu_hour("p5en.48xlarge"), prices.gpu_hour("p5.48xlarge"), Prices::default().gpu_hour("")), (Some(63.3), None, None));
+    }
+}

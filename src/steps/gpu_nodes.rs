@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::facts::{ClusterFacts, NetworkFacts};
-use super::nodegroup::Group;
+use super::nodegroup::{Group, nodes};
 use super::stack::{self, Stacks};
 use super::{Deps, mark};
 use crate::aws::TAG_DEPLOYMENT;
@@ -24,6 +24,10 @@ pub struct GpuNodes {
 impl GpuNodes {
     fn stack_name(&self) -> String {
         format!("{}-gpu-nodes", self.deps.spec.name)
+    }
+
+    fn template(&self) -> Resource {
+        Resource::new("CloudFormation stack (launch template)", self.stack_name())
     }
 
     fn group(&self) -> Group<'_> {
@@ -124,9 +128,9 @@ impl Step for GpuNodes {
     }
 
     fn makes(&self) -> Vec<Resource> {
-        let (nodes, price) = (self.deps.spec.gpu.nodes, self.deps.pins.prices.gpu_instance_hour);
-        let what = format!("EKS node group, {nodes} × {}", self.deps.spec.instance.type_name);
-        vec![Resource::new("CloudFormation stack (launch template)", self.stack_name()), Resource::new(what, "gpu").costing((price > 0.0).then_some(price * f64::from(nodes)))]
+        let price = self.deps.pins.prices.gpu_instance_hour;
+        let group = nodes("gpu", self.deps.spec.gpu.nodes, Some(&self.deps.spec.instance.type_name), |_| (price > 0.0).then_some(price));
+        vec![self.template(), group]
     }
 
     async fn observe(&self, _cx: &Cx) -> anyhow::Result<Seen> {
@@ -159,9 +163,9 @@ impl Step for GpuNodes {
     async fn existing(&self, _cx: &Cx) -> anyhow::Result<Vec<Resource>> {
         let (service, name, group) = (CloudFormation::new(&self.deps.aws), self.stack_name(), self.group());
         let stack = async { service.describe(&name).await.map_err(anyhow::Error::from) };
-        let (stack, group_exists) = tokio::try_join!(stack, group.exists())?;
-        let stack_exists = stack.is_some_and(|stack| mark::is_ours(&stack.tags, &self.deps.spec.name));
-        Ok(self.makes().into_iter().zip([stack_exists, group_exists]).filter_map(|(resource, exists)| exists.then_some(resource)).collect())
+        let (stack, group) = tokio::try_join!(stack, group.existing(|type_name| self.deps.pins.prices.gpu_hour(type_name)))?;
+        let stack = stack.filter(|stack| mark::is_ours(&stack.tags, &self.deps.spec.name)).map(|_| self.template());
+        Ok(stack.into_iter().chain(group).collect())
     }
 }
 

@@ -9,10 +9,11 @@ use kube::api::ListParams;
 use super::cluster::{failed, said};
 use super::facts::{NetworkFacts, NodesFacts};
 use super::{Deps, mark, stack};
+use crate::aws::ec2::Ec2;
 use crate::aws::eks::{Cluster, Eks, Machines, NewNodegroup, Nodegroup};
 use crate::engine::step::{Cx, Digest, Seen, StepId, table_of};
 use crate::engine::wait::{Look, Wait};
-use crate::error::{Kind, ServiceError, fail};
+use crate::error::{Kind, Resource, ServiceError, fail};
 
 /// Names are not waited for longer than this.
 const NAMES_LIMIT: Duration = Duration::from_secs(10);
@@ -249,9 +250,22 @@ impl Group<'_> {
         }
     }
 
-    /// Is it there, and ours?
-    pub(super) async fn exists(&self) -> anyhow::Result<bool> {
+    /// What bills of it now: size and type as they are, not as the settings say. `hourly`: US dollars of one such instance, where that is known.
+    pub(super) async fn existing(&self, hourly: impl Fn(&str) -> Option<f64>) -> anyhow::Result<Option<Resource>> {
         let group = self.service.nodegroup(self.cluster(), self.name).await?;
-        Ok(group.is_some_and(|group| mark::is_ours(&group.tags, self.cluster())))
+        let Some(group) = group.filter(|group| mark::is_ours(&group.tags, self.cluster())) else { return Ok(None) };
+        let type_name = match (&group.instance_type, &group.launch_template) {
+            (Some(type_name), _) => Some(type_name.clone()),
+            // Who may not look at launch templates learns the number of nodes all the same.
+            (None, Some((id, version))) => Ec2::new(&self.deps.aws).template_type(id, version).await.unwrap_or_default(),
+            (None, None) => None,
+        };
+        Ok(Some(nodes(self.name, group.desired, type_name.as_deref(), hourly)))
     }
+}
+
+/// So many nodes of a type, with what they cost together.
+pub(super) fn nodes(name: &str, count: u32, type_name: Option<&str>, hourly: impl Fn(&str) -> Option<f64>) -> Resource {
+    let price = type_name.and_then(hourly).map(|price| price * f64::from(count));
+    Resource::new(format!("EKS node group, {count} × {}", type_name.unwrap_or("unknown type")), name).costing(price)
 }

@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 
 use super::Deps;
 use super::cluster::{NODE_ADDONS, failed};
-use super::nodegroup::Group;
+use super::nodegroup::{Group, nodes};
 use crate::aws::eks::{Eks, Machines};
 use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, all_of};
 use crate::engine::wait::Look;
@@ -36,6 +36,12 @@ impl SystemNodes {
 
     fn machines(&self) -> Machines {
         Machines::Plain { instance_type: self.deps.spec.system_instance.type_name.clone(), disk_gib: self.deps.spec.system.disk_gib }
+    }
+
+    /// The price that was found is of the type in the settings.
+    fn hourly(&self, type_name: &str) -> Option<f64> {
+        let price = self.deps.pins.prices.system_instance_hour;
+        (price > 0.0 && type_name == self.deps.spec.system_instance.type_name).then_some(price)
     }
 
     /// The add-ons of every node, asked for by `cluster`, prove themselves on the first nodes.
@@ -67,9 +73,8 @@ impl Step for SystemNodes {
     }
 
     fn makes(&self) -> Vec<Resource> {
-        let (nodes, price) = (self.deps.spec.system.nodes, self.deps.pins.prices.system_instance_hour);
-        let what = format!("EKS node group, {nodes} × {}", self.deps.spec.system_instance.type_name);
-        vec![Resource::new(what, "system").costing((price > 0.0).then_some(price * f64::from(nodes)))]
+        let of = &self.deps.spec.system_instance.type_name;
+        vec![nodes("system", self.deps.spec.system.nodes, Some(of), |type_name| self.hourly(type_name))]
     }
 
     async fn observe(&self, _cx: &Cx) -> anyhow::Result<Seen> {
@@ -88,6 +93,6 @@ impl Step for SystemNodes {
     }
 
     async fn existing(&self, _cx: &Cx) -> anyhow::Result<Vec<Resource>> {
-        Ok(if self.group().exists().await? { self.makes() } else { Vec::new() })
+        Ok(self.group().existing(|type_name| self.hourly(type_name)).await?.into_iter().collect())
     }
 }
