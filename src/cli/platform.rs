@@ -8,13 +8,13 @@ use serde::Serialize;
 use super::{Access, Global, Session, Settings};
 use crate::config::{Spec, VersionCell, unverified_of_platform};
 use crate::engine::step::StepId;
-use crate::error::Failure;
+use crate::error::{Failure, Kind};
 use crate::steps::platform::{PartStanding, standing};
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  nemo platform status\n  nemo platform status --output json\n\nAnother set of versions: nemo cleanup --from platform, then nemo up --set platform.set=1.4"
+    after_help = "Examples:\n  nemo platform status\n  nemo platform status --output json\n\nExit code 16 when a part is not ready.\nAnother set of versions: nemo cleanup --from platform, then nemo up --set platform.set=1.4"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -61,6 +61,18 @@ impl fmt::Display for Answer {
     }
 }
 
+impl Answer {
+    /// What is not as it should be, for who asks by the exit code.
+    fn failure(&self) -> Option<Failure> {
+        let wrong: Vec<_> = self.parts.iter().filter(|part| !part.ok).map(|part| format!("{}: {}", part.part, part.state)).collect();
+        let failure = || {
+            Failure::new(Kind::Verification, format!("{} of {} parts of the platform are not ready: {}", wrong.len(), self.parts.len(), wrong.join("; ")))
+                .hint("nemo explain platform says what their pods say; nemo up --to platform makes what is missing")
+        };
+        (!wrong.is_empty()).then(failure)
+    }
+}
+
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     let Command::Status { settings } = args.command;
     let session = Session::open(global, &settings, Access::Read).await?;
@@ -68,8 +80,9 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     let spec = session.spec.clone();
     session.finish().await;
     let (deployment, set, versions, unverified) = (spec.name.clone(), spec.platform_name.clone(), versions(&spec), unverified_of_platform(&spec));
-    ui::answer(global.manner(), &Answer { kind: "platform", deployment, set, versions, unverified, parts: parts? });
-    Ok(())
+    let answer = Answer { kind: "platform", deployment, set, versions, unverified, parts: parts? };
+    ui::answer(global.manner(), &answer);
+    answer.failure().map_or(Ok(()), Err)
 }
 
 async fn look(session: &Session) -> Result<Vec<PartStanding>, Failure> {
@@ -94,4 +107,25 @@ fn versions(spec: &Spec) -> Vec<(String, String)> {
     ];
     let of = |(name, cell): (&str, Option<&VersionCell>)| (name.to_owned(), cell.map_or_else(|| "not known".to_owned(), |cell| cell.version.clone()));
     named.into_iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_that_does_not_answer_is_told_by_the_exit_code_and_what_nemo_does_not_install_is_not() {
+        let part = |part: &str, state: &str, ok| PartStanding { part: part.into(), wanted: None, there: None, state: state.into(), ok };
+        let answer = |webhooks: PartStanding| Answer {
+            kind: "platform",
+            deployment: "nemo".into(),
+            set: "1.6".into(),
+            versions: Vec::new(),
+            unverified: Vec::new(),
+            parts: vec![part("definition podcliquesets.grove.io", "not there: it comes with Grove, which nemo does not install", true), webhooks],
+        };
+        let failure = answer(part("webhooks", "failed calling webhook: connection refused", false)).failure().unwrap();
+        assert_eq!((failure.kind.exit_code(), failure.message.as_str()), (16, "1 of 2 parts of the platform are not ready: webhooks: failed calling webhook: connection refused"));
+        assert!(answer(part("webhooks", "ready", true)).failure().is_none());
+    }
 }

@@ -4,7 +4,7 @@ use futures::future::try_join_all;
 
 use super::super::{Deps, mark};
 use super::part::Part;
-use super::standing::{PartStanding, words as words_of};
+use super::standing::{PartStanding, told};
 use crate::aws::eks::{Addon, Eks, NewAddon};
 use crate::engine::step::{Cx, Digest};
 use crate::engine::wait::Look;
@@ -58,15 +58,14 @@ pub(super) async fn standing(deps: &Deps, eks: &Eks) -> Result<Vec<Part>, Servic
 /// The same with the versions, to show.
 pub(super) async fn standings(deps: &Deps, eks: &Eks) -> anyhow::Result<Vec<PartStanding>> {
     let found = find(deps, eks).await?;
-    let of = |(wanted, found): (&Wanted, &Option<Addon>)| PartStanding {
-        part: format!("add-on {}", wanted.name),
-        wanted: version(deps, wanted.name).ok().map(str::to_owned),
-        there: found.as_ref().map(|addon| addon.version.clone()),
-        state: match (found, part(deps, wanted.name, found.as_ref())) {
-            (_, Ok(part)) => words_of(&part),
-            (Some(addon), Err(_)) => addon.status.clone(),
-            (None, Err(_)) => "not there".into(),
-        },
+    let of = |(wanted, found): (&Wanted, &Option<Addon>)| {
+        let (state, ok) = match (found, part(deps, wanted.name, found.as_ref())) {
+            (_, Ok(part)) => told(&part),
+            (Some(addon), Err(_)) => (addon.status.clone(), addon.status == "ACTIVE"),
+            (None, Err(_)) => ("not there".into(), false),
+        };
+        let there = found.as_ref().map(|addon| addon.version.clone());
+        PartStanding { part: format!("add-on {}", wanted.name), wanted: version(deps, wanted.name).ok().map(str::to_owned), there, state, ok }
     };
     Ok(ADDONS.iter().zip(&found).map(of).collect())
 }

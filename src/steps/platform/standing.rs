@@ -14,6 +14,8 @@ use crate::engine::step::{Facts, StepId};
 use crate::error::ServiceError;
 use crate::k8s::{self, Answer};
 
+/// How who brings a definition ends where that is not nemo.
+const FOREIGN: &str = "which nemo does not install";
 /// Definitions by which the forms of serving are written, and who brings them.
 const DEFINITIONS: [(&str, &str); 4] = [
     ("leaderworkersets.leaderworkerset.x-k8s.io", "chart lws"),
@@ -35,6 +37,8 @@ pub struct PartStanding {
     pub there: Option<String>,
     /// `ready`, `not there`, or what it waits for or what is wrong with it.
     pub state: String,
+    /// It is as it should be; also what is not there and nemo does not install.
+    pub ok: bool,
 }
 
 /// All of it. The images' facts say which charts are in ECR; without them a chart is looked at by its release alone.
@@ -46,12 +50,17 @@ pub async fn standing(deps: &Deps, facts: &Facts) -> anyhow::Result<Vec<PartStan
         futures::try_join!(addons::standings(deps, &eks), releases(deps, facts, &client), definitions, webhooks::answering(&client, &deps.spec.name))?;
     parts.extend(charts);
     parts.extend(definitions);
-    parts.push(PartStanding { part: "webhooks".into(), wanted: None, there: None, state: words(&webhooks) });
+    parts.push(PartStanding { part: "webhooks".into(), wanted: None, there: None, ok: webhooks == Part::There, state: words(&webhooks) });
     Ok(parts)
 }
 
+/// A part's state in words, and whether it is as it should be.
+pub(super) fn told(part: &Part) -> (String, bool) {
+    (words(part), *part == Part::There)
+}
+
 /// A part's state in words.
-pub(super) fn words(part: &Part) -> String {
+fn words(part: &Part) -> String {
     match part {
         Part::There => "ready".into(),
         Part::Missing => "not there".into(),
@@ -66,16 +75,17 @@ async fn releases(deps: &Deps, facts: &Facts, client: &kube::Client) -> anyhow::
     let of = |(name, source): (&String, &crate::config::ChartSource)| {
         let release = releases.iter().find(|release| release.name == *name && release.namespace == source.namespace);
         let chart = planned.iter().find(|chart| chart.name == *name);
-        let state = match (chart, release) {
-            (Some(chart), _) => words(&chart.part(&deps.spec.name, &releases)),
-            (None, Some(release)) => release.status.clone(),
-            (None, None) => "not there".into(),
+        let (state, ok) = match (chart, release) {
+            (Some(chart), _) => told(&chart.part(&deps.spec.name, &releases)),
+            (None, Some(release)) => (release.status.clone(), release.status == "deployed"),
+            (None, None) => ("not there".into(), false),
         };
         PartStanding {
             part: format!("chart {name}"),
             wanted: chart.map(|chart| chart.version().to_owned()),
             there: release.and_then(|release| release.labels.get(charts::LABEL_VERSION).cloned()),
             state,
+            ok,
         }
     };
     Ok(deps.spec.charts().map(of).collect())
@@ -85,10 +95,10 @@ async fn definition(client: &kube::Client, name: &str, by: &str) -> Result<PartS
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let found = api.get_opt(name).await.answer(&format!("GET customresourcedefinitions/{name}"))?;
     let part = format!("definition {name}");
-    let Some(found) = found else { return Ok(PartStanding { part, wanted: None, there: None, state: format!("not there: it comes with {by}") }) };
+    let Some(found) = found else { return Ok(PartStanding { part, wanted: None, there: None, state: format!("not there: it comes with {by}"), ok: by.ends_with(FOREIGN) }) };
     let mut served: Vec<_> = found.spec.versions.iter().filter(|version| version.served).collect();
     served.sort_by_key(|version| !version.storage);
     let established = found.status.and_then(|status| status.conditions).unwrap_or_default().iter().any(|condition| condition.type_ == "Established" && condition.status == "True");
     let there = served.iter().map(|version| version.name.as_str()).collect::<Vec<_>>().join(", ");
-    Ok(PartStanding { part, wanted: None, there: Some(there), state: if established { "ready".into() } else { "not established yet".into() } })
+    Ok(PartStanding { part, wanted: None, there: Some(there), state: if established { "ready".into() } else { "not established yet".into() }, ok: established })
 }
