@@ -18,6 +18,7 @@ pub use charts::{ChartValues, HelmJob, Installer, chart_values, helm_job, instal
 pub use component::{Argument, Because, Component, Port, Rank, Template, Value, Variable};
 pub use environment::{Manifest, Rendered, Text, render};
 pub use gateway::{GATEWAY, Gateway, KEY_SECRET, TLS_SECRET, gateway, key_map};
+pub use patch::marks;
 pub use serving::{Facts, Routing, Serving, name_of, overlaid, serving, texts};
 pub use storage::{Storage, storage, storage_text};
 pub use weights::{Weights, weights};

@@ -77,7 +77,31 @@ fn find<'a>(files: &'a mut [Rendered], target: &Target, place: &str) -> anyhow::
             return Ok((file, index));
         }
     }
+    if let Some((_, why, hint)) = APART.iter().find(|(kind, ..)| *kind == target.kind) {
+        return Err(fail(Kind::Config, format!("{place}: {} {} cannot be patched: {why}", target.kind, target.name)).hint(*hint).into());
+    }
     Err(fail(Kind::Config, format!("{place}: there is no {} {} to patch", target.kind, target.name)).hint(format!("there is {}", known.join(", "))).into())
+}
+
+/// What the step `storage` makes: `nemo render` shows it, patches are over what serves. With the reason, and what to do instead.
+const APART: [(&str, &str, &str); 3] = [
+    (
+        "Namespace",
+        "it is made once for the weights and all that serves, and stays when the manifests change",
+        "kubectl label and kubectl annotate: what nemo does not set itself, it leaves as it is",
+    ),
+    ("PersistentVolume", "it is the file system as it is, and takes no other source once a claim is bound to it", "storage.* settings, before the file system is made"),
+    ("PersistentVolumeClaim", "its volume holds the weights, and it takes no other size or class once it is bound", "storage.* settings, before the file system is made"),
+];
+
+/// nemo's own marks on the object itself: by these it finds again what it made, so it sets them last, whatever else stands there.
+pub fn marks(manifest: &Manifest) -> Vec<(String, String)> {
+    let own = |key: &str| key.starts_with("nemo.dev/") || key == "app.kubernetes.io/managed-by";
+    let of = |what: &'static str| {
+        let pairs = manifest["metadata"][format!("{what}s").as_str()].as_object().into_iter().flatten();
+        pairs.filter(|(key, _)| own(key)).map(move |(key, value)| (format!("{what} {key}"), value.to_string()))
+    };
+    of("label").chain(of("annotation")).collect()
 }
 
 fn title(manifest: &Manifest) -> String {
@@ -112,6 +136,12 @@ fn patched(manifest: &Manifest, patch: Value, what: &str) -> anyhow::Result<Mani
     if identity(&patched) != identity(manifest) {
         return Err(fail(Kind::Config, format!("{what}: apiVersion, kind, name and namespace stay as they are: other objects refer to them"))
             .hint("a deployment of another name: --name; another namespace: serve.namespace")
+            .into());
+    }
+    let (before, after) = (marks(manifest), marks(&patched));
+    if let Some((mark, _)) = after.iter().find(|mark| !before.contains(mark)).or(before.iter().find(|mark| !after.contains(mark))) {
+        return Err(fail(Kind::Config, format!("{what}: the {mark} is nemo's own mark, which it sets itself: the patch would be undone"))
+            .hint("take it out; labels and annotations of any other name stay")
             .into());
     }
     Ok(patched)
@@ -211,6 +241,15 @@ mod tests {
             (service("{spec: {ports: [{port: 1}]}}"), "p.yaml:2: Service a: the patch changes nothing", "nemo render"),
             (service("{metadata: {name: c}}"), "name and namespace stay", "--name"),
             (service("[{op: chnage, path: /spec}]"), "no JSON Patch: unknown variant `chnage`", "a list"),
+            (service("{metadata: {labels: {nemo.dev/step: weights}}}"), "p.yaml:2: Service a: the label nemo.dev/step is nemo's own mark", "any other name"),
+            (
+                service("[{op: add, path: /metadata/labels, value: {app.kubernetes.io/managed-by: helm}}]"),
+                "p.yaml:2: Service a: the label app.kubernetes.io/managed-by",
+                "take it out",
+            ),
+            (service("{metadata: {annotations: {nemo.dev/inputs: x}}}"), "the annotation nemo.dev/inputs is nemo's own mark", "take it out"),
+            ("- target: {kind: Namespace, name: nemo}\n  patch: {}\n".to_owned(), "p.yaml:1: Namespace nemo cannot be patched: it is made once", "kubectl label"),
+            ("- target: {kind: PersistentVolumeClaim, name: shared}\n  patch: {}\n".to_owned(), "cannot be patched: its volume holds the weights", "storage."),
             (service("3"), "neither a list of operations nor a mapping", "a list"),
             (service("{metadata: {labels: {a: no}}}"), "p.yaml:3: no without quotes is true or false", "write \"no\""),
             (service("{metadata: {labels: {a: 1e3}}}"), "p.yaml:3: 1e3 without quotes is a number", "write \"1e3\""),

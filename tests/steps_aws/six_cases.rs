@@ -206,15 +206,14 @@ async fn without_notes_nothing_has_changed_and_nothing_is_free() {
 async fn what_exists_is_told_as_it_is_and_not_as_the_settings_say() {
     let emulator = Emulator::start(FACTOR, None).await;
     let mut ours = Deployment::new(&emulator, "nemo").await;
-    ours.spec.gpu.nodes = 2;
     ours.pins.prices = nemo::config::Prices { gpu_instance_hour: 60.0, source: "Price List API, 2026-11-30; p5en.48xlarge in us-east-2".into(), ..Default::default() };
     ours.up(StepId::GpuNodes).await.expect("GPU nodes");
-    ours.spec.gpu.nodes = 1;
+    ours.spec.gpu.nodes = 2;
     ours.spec.instance.type_name = "p5.48xlarge".into();
     let group = |exists: Vec<nemo::error::Resource>| exists.into_iter().find(|resource| resource.what.starts_with("EKS node group")).map(|group| (group.what, group.usd_per_hour));
-    assert_eq!(group(ours.existing(&[StepId::GpuNodes]).await), Some(("EKS node group, 2 × p5en.48xlarge".into(), Some(120.0))));
+    assert_eq!(group(ours.existing(&[StepId::GpuNodes]).await), Some(("EKS node group, 1 × p5en.48xlarge".into(), Some(60.0))));
     ours.pins.prices.source = "Price List API, 2026-11-30; p5.48xlarge in us-east-2".into();
-    assert_eq!(group(ours.existing(&[StepId::GpuNodes]).await), Some(("EKS node group, 2 × p5en.48xlarge".into(), None)), "the price is of another type");
+    assert_eq!(group(ours.existing(&[StepId::GpuNodes]).await), Some(("EKS node group, 1 × p5en.48xlarge".into(), None)), "the price is of another type");
 }
 
 /// A stack, cluster or file system of that name that somebody else made, by the SDK itself.
