@@ -239,6 +239,19 @@ pub struct Failure {
     pub left: Vec<Resource>,
     /// What to type or do next.
     pub hints: Vec<String>,
+    /// It was refused before anything was changed.
+    #[serde(skip)]
+    pub untouched: bool,
+}
+
+/// Attached to an error on its way up by who knows that nothing had been changed: `error.context(Untouched)`. It says nothing itself.
+#[derive(Debug)]
+pub struct Untouched;
+
+impl fmt::Display for Untouched {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
 }
 
 /// A kind and hints attached to an error on its way up, by whoever knows them.
@@ -286,12 +299,13 @@ impl Failure {
         let kind = advice.map(Advice::kind).or(service.map(ServiceError::kind)).or(io.then_some(Kind::LocalIo));
         let mut hints = advice.map(|advice| advice.hints.clone()).unwrap_or_default();
         hints.extend(service.and_then(ServiceError::hint).map(str::to_owned));
-        Self { kind: kind.unwrap_or(Kind::Bug), step, message: words(error), left: Vec::new(), hints }
+        let untouched = error.downcast_ref::<Untouched>().is_some();
+        Self { kind: kind.unwrap_or(Kind::Bug), step, message: words(error), left: Vec::new(), hints, untouched }
     }
 
     /// A failure of a known kind without an error chain.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, step: None, message: message.into(), left: Vec::new(), hints: Vec::new() }
+        Self { kind, step: None, message: message.into(), left: Vec::new(), hints: Vec::new(), untouched: false }
     }
 
     /// Adds what to type next.
@@ -305,7 +319,7 @@ impl Failure {
 /// The chain in one line; a cause whose words the line already has is not repeated.
 fn words(error: &anyhow::Error) -> String {
     let mut line = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
         if line.is_empty() {
             line = cause;
         } else if !line.contains(&cause) {
@@ -382,6 +396,8 @@ mod tests {
         assert_eq!(failure.kind, Kind::Timeout);
         assert_eq!(failure.hints, ["try later"]);
         assert_eq!(failure.to_string(), "cluster: gave up: eks CreateCluster: InternalFailure: no (request r-1)");
+        let refused = Failure::of(None, &anyhow::Error::new(fail(Kind::Config, "no").hint("do")).context(Untouched));
+        assert_eq!((refused.message.as_str(), refused.kind, refused.untouched, failure.untouched), ("no", Kind::Config, true, false));
         let twice = Err::<(), _>(std::io::Error::other("disk")).context("writing: disk").unwrap_err();
         assert_eq!(Failure::of(None, &twice).message, "writing: disk");
     }

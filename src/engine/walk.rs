@@ -13,7 +13,7 @@ use super::event::{EventKind, Events, FailureShown};
 use super::plan::{Planned, Verdict, decide};
 use super::state::{Place, Record, State, Status};
 use super::step::{Cx, Digest, Facts, Need, Report, Seen, Step, StepId};
-use crate::error::{Failure, Kind, Resource, fail};
+use crate::error::{Failure, Kind, Resource, Untouched, fail};
 
 /// How long listing what exists may take when something has failed already.
 const LISTING_LIMIT: Duration = Duration::from_secs(30);
@@ -168,6 +168,13 @@ impl Walk {
         self.events.send(None, EventKind::Ended { ok: result.is_ok(), seconds: began.elapsed().as_secs_f64(), exists: exists.clone(), usd_per_hour });
         match result {
             Ok(()) => Ok(exists),
+            Err(mut failure) if failure.untouched => {
+                failure.message = format!("{}; nothing was changed", failure.message);
+                if failure.hints.is_empty() {
+                    failure.hints.push("nemo status shows what is there".into());
+                }
+                Err(failure)
+            }
             Err(mut failure) => {
                 failure.left = exists;
                 if failure.hints.is_empty() {
@@ -311,13 +318,13 @@ fn bug(error: tokio::task::JoinError) -> Failure {
 
 /// Observes again, decides, and applies once the start is on disk.
 async fn work(step: &dyn Step, cx: &Cx, note: Option<&Record>) -> anyhow::Result<(bool, toml::Table)> {
-    let seen = step.observe(cx).await?;
+    let seen = step.observe(cx).await.map_err(|error| error.context(Untouched))?;
     match decide(step.id(), &step.inputs(), note, &seen, step.on_change()) {
         Verdict::Keep => match seen {
             Seen::Ready { facts, .. } => Ok((false, facts)),
             _ => Ok((false, toml::Table::new())),
         },
-        Verdict::Refuse { why, hint, kind } => Err(fail(kind, why).hint(hint).into()),
+        Verdict::Refuse { why, hint, kind } => Err(anyhow::Error::new(fail(kind, why).hint(hint)).context(Untouched)),
         verdict => {
             let (noted, on_disk) = oneshot::channel();
             let _ = cx.reports.send(Report::Starting { step: step.id(), verdict: verdict.word(), noted });
@@ -338,6 +345,10 @@ struct Run {
     parts: BTreeSet<(StepId, String)>,
     working: JoinSet<Ended>,
     failure: Option<Failure>,
+    /// Something was changed, or may have been.
+    touched: bool,
+    /// What was noted of a step before it began: what is refused without a change leaves its note as it was.
+    before: BTreeMap<StepId, Option<Record>>,
 }
 
 impl Run {
@@ -357,7 +368,7 @@ impl Run {
                 done.insert(*id);
             }
         }
-        Self { open, done, parts, working: JoinSet::new(), failure: None }
+        Self { open, done, parts, working: JoinSet::new(), failure: None, touched: false, before: BTreeMap::new() }
     }
 
     fn met(&self, need: &Need) -> bool {
@@ -377,12 +388,12 @@ impl Run {
                 Some(report) = reported.recv() => self.note_report(walk, report),
                 Some(ended) = self.working.join_next() => match ended {
                     Ok(ended) => self.note_end(walk, ended),
-                    Err(error) => self.failure = Some(bug(error)),
+                    Err(error) => (self.failure, self.touched) = (Some(bug(error)), true),
                 },
             }
         }
         match self.failure {
-            Some(failure) => Err(failure),
+            Some(failure) => Err(Failure { untouched: !self.touched, ..failure }),
             None if walk.stop.is_cancelled() && !self.open.is_empty() => {
                 Err(Failure::new(Kind::Interrupted, "stopped").hint("run the same command to go on; `nemo cleanup` removes what exists"))
             }
@@ -411,7 +422,9 @@ impl Run {
         match report {
             Report::Starting { step, verdict, noted } => {
                 let inputs = walk.steps[&step].inputs();
-                let (parts, facts) = walk.state.steps.remove(&step).map(|old| (old.parts, old.facts)).unwrap_or_default();
+                let old = walk.state.steps.remove(&step);
+                self.before.insert(step, old.clone());
+                let (parts, facts) = old.map(|old| (old.parts, old.facts)).unwrap_or_default();
                 walk.state.steps.insert(step, Record { status: Status::Started, inputs, started: clock::now(), finished: None, parts, facts });
                 let written = walk.place.write(&walk.state);
                 let _ = noted.send(written.is_ok());
@@ -438,6 +451,7 @@ impl Run {
         match result {
             Ok((changed, facts)) => {
                 self.done.insert(id);
+                self.touched |= changed;
                 let inputs = walk.steps[&id].inputs();
                 let noted = walk.adopt(id, inputs, facts);
                 self.keep(id, noted);
@@ -445,7 +459,13 @@ impl Run {
             }
             Err(error) => {
                 let failure = Failure::of(Some(id.as_str()), &error);
-                if let Some(record) = walk.state.steps.get_mut(&id) {
+                self.touched |= !failure.untouched;
+                if failure.untouched
+                    && let Some(before) = self.before.remove(&id)
+                {
+                    walk.state.steps.remove(&id);
+                    walk.state.steps.extend(before.map(|before| (id, before)));
+                } else if let Some(record) = walk.state.steps.get_mut(&id) {
                     record.status = Status::Failed;
                     record.finished = Some(clock::now());
                 }

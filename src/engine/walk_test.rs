@@ -11,7 +11,7 @@ use super::event::{EventKind, Events};
 use super::state::{Place, State, Status};
 use super::step::{Cx, Digest, Need, Seen, Step, StepId, all_of, part_of};
 use super::walk::Walk;
-use crate::error::{Kind, Resource, fail};
+use crate::error::{Kind, Resource, Untouched, fail};
 
 /// What was done, in order, and what is there.
 #[derive(Default)]
@@ -19,6 +19,8 @@ struct World {
     done: Vec<String>,
     there: BTreeSet<StepId>,
     failing: BTreeSet<StepId>,
+    /// They find out that they cannot, before they change anything.
+    refusing: BTreeSet<StepId>,
     /// They hold what others made.
     occupied: BTreeSet<StepId>,
     foreign: BTreeSet<StepId>,
@@ -59,6 +61,9 @@ impl Step for Fake {
         })
     }
     async fn apply(&self, cx: &Cx) -> anyhow::Result<toml::Table> {
+        if self.world.lock().unwrap().refusing.contains(&self.id) {
+            return Err(anyhow::Error::new(fail(Kind::Verification, "it would not serve")).context(Untouched));
+        }
         self.world.lock().unwrap().done.push(format!("make {}", self.id));
         if let Some((part, go)) = &self.part {
             cx.reached(part, toml::Table::new());
@@ -176,6 +181,32 @@ async fn a_failure_says_what_is_left_and_the_next_walk_goes_on() {
     let plan = walk.plan(&ids(&FOUR)).await.unwrap();
     walk.run(plan).await.unwrap();
     assert_eq!(bench.done(), ["make cluster", "made cluster", "make gpu-nodes", "made gpu-nodes"]);
+}
+
+#[tokio::test]
+async fn what_is_refused_before_a_change_says_so_and_leaves_the_notes_as_they_were() {
+    let bench = Bench::new();
+    let mut walk = bench.walk(bench.steps());
+    let plan = walk.plan(&ids(&FOUR)).await.unwrap();
+    walk.run(plan).await.unwrap();
+    let before = bench.place().read().unwrap().unwrap();
+    let again = async |missing: &[StepId], refusing: StepId| {
+        let mut world = std::mem::take(&mut *bench.world.lock().unwrap());
+        world.there.retain(|id| !missing.contains(id));
+        world.refusing = [refusing].into();
+        *bench.world.lock().unwrap() = world;
+        let mut walk = bench.walk(bench.steps());
+        let plan = walk.plan(&ids(&FOUR)).await.unwrap();
+        walk.run(plan).await.unwrap_err()
+    };
+    let refused = again(&[StepId::GpuNodes], StepId::GpuNodes).await;
+    assert_eq!((refused.message.as_str(), refused.kind), ("it would not serve; nothing was changed", Kind::Verification));
+    assert_eq!((refused.left.as_slice(), refused.hints.concat()), (&[][..], "nemo status shows what is there".to_owned()));
+    assert_eq!(bench.place().read().unwrap().unwrap().steps[&StepId::GpuNodes], before.steps[&StepId::GpuNodes]);
+    // Something else was made meanwhile.
+    let refused = again(&[StepId::GpuNodes, StepId::Cluster], StepId::GpuNodes).await;
+    assert_eq!(refused.message, "it would not serve");
+    assert!(!refused.left.is_empty());
 }
 
 #[tokio::test]
