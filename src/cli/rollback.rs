@@ -11,7 +11,7 @@ use crate::config::{self, Pins};
 use crate::engine::event::EventKind;
 use crate::engine::step::StepId;
 use crate::error::{Failure, Kind, fail};
-use crate::steps::facts::ClusterFacts;
+use crate::steps::apart;
 use crate::steps::history::{self, Revision};
 use crate::steps::serve::Serve;
 use crate::ui;
@@ -41,6 +41,10 @@ pub(super) struct Answer {
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 struct Shown {
     revision: u32,
+    /// Numbers that it had before it was gone back to; they still lead to it.
+    was: Vec<u32>,
+    /// What sets it apart from the one below it.
+    apart: Vec<String>,
     /// When it served first.
     served: String,
     /// It is what the cluster has now.
@@ -55,7 +59,12 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for one in &self.revisions {
             let there = if one.there { ", which is there now" } else { "" };
-            writeln!(f, "{}: {} {} as {}, served first on {}{there}", one.revision, one.model, one.topology, one.form, one.served)?;
+            let was: Vec<_> = one.was.iter().map(u32::to_string).collect();
+            let was = if was.is_empty() { String::new() } else { format!(" (was {})", was.join(", ")) };
+            writeln!(f, "{}{was}: {} {} as {}, served first on {}{there}", one.revision, one.model, one.topology, one.form, one.served)?;
+            if !one.apart.is_empty() {
+                writeln!(f, "    unlike the one below: {}", one.apart.join("; "))?;
+            }
         }
         write!(f, "{} kept", self.revisions.len())
     }
@@ -88,12 +97,7 @@ struct Known {
 }
 
 async fn known(session: &Session) -> Result<Known, Failure> {
-    let (deps, mut walk) = session.noted_walk().await?;
-    if walk.facts.table(StepId::Cluster).is_none() {
-        walk.plan(&[StepId::Cluster].into()).await?;
-    }
-    let cluster: ClusterFacts = walk.facts.get(StepId::Cluster)?;
-    let client = deps.kube_of(&cluster)?;
+    let (deps, walk, client) = session.cluster().await?;
     let revisions = history::list(&client, &session.spec).await.map_err(anyhow::Error::new)?;
     let serve = Serve::new(deps);
     let there = match revisions.first() {
@@ -109,6 +113,8 @@ async fn listed(session: &Session) -> Result<Answer, Failure> {
     let setting = |revision: &Revision, key: &str| revision.settings.get(key).cloned().unwrap_or_default();
     let shown = |(n, revision): (usize, &Revision)| Shown {
         revision: revision.number,
+        was: revision.was.clone(),
+        apart: revisions.get(n + 1).map(|before| apart(revision, before)).unwrap_or_default(),
         served: revision.served.clone(),
         there: n == 0 && there,
         model: setting(revision, "model"),
@@ -172,7 +178,7 @@ fn chosen(revisions: &[Revision], there: bool, to: Option<u32>) -> Result<&Revis
     match (to, history::previous(revisions, there)) {
         (Some(number), _) => revisions
             .iter()
-            .find(|revision| revision.number == number)
+            .find(|revision| revision.is(number))
             .ok_or_else(|| fail(Kind::Usage, format!("there is no revision {number}: kept are {}", kept())).hint("nemo rollback --list").into()),
         (None, Some(previous)) => Ok(previous),
         (None, None) => Err(fail(Kind::Usage, "there is nothing to go back to: no other set of manifests has served yet").hint("nemo rollback --list; nemo apply").into()),

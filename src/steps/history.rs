@@ -27,6 +27,8 @@ const SECRET: KindOf = KindOf::new("", "v1", "Secret");
 const ENTRY: &str = "revision.json";
 /// When it served first.
 const SERVED: &str = "nemo.dev/served";
+/// Numbers that it had before: one that is gone back to becomes the newest.
+const WAS: &str = "nemo.dev/was";
 /// Digest of the set that was rolled back from.
 const INSTEAD_OF: &str = "nemo.dev/instead-of";
 
@@ -34,6 +36,8 @@ const INSTEAD_OF: &str = "nemo.dev/instead-of";
 #[derive(Debug, Clone, PartialEq)]
 pub struct Revision {
     pub number: u32,
+    /// Numbers that it had before, the oldest first.
+    pub was: Vec<u32>,
     pub digest: String,
     /// When it served first.
     pub served: String,
@@ -54,6 +58,21 @@ pub(super) struct Newest {
 }
 
 impl Revision {
+    /// Is this its number, or one that it had before? A number is never another's.
+    pub fn is(&self, number: u32) -> bool {
+        self.number == number || self.was.contains(&number)
+    }
+
+    /// Its numbers so far, as those before of one that becomes this.
+    fn numbers_before(&self, number: u32) -> Vec<u32> {
+        self.was.iter().copied().chain((self.number != number).then_some(self.number)).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(settings: BTreeMap<String, String>, manifests: Vec<Manifest>) -> Self {
+        Self { number: 1, was: Vec::new(), digest: String::new(), served: String::new(), settings, manifests, content: String::new() }
+    }
+
     /// As if it had just been rendered. It has no text: it is not linted again, since it has served.
     pub(super) fn rendered(&self) -> Vec<Rendered> {
         vec![Rendered { file: "revision", text: String::new(), manifests: self.manifests.clone(), overlays: vec![format!("revision {}", self.number)] }]
@@ -100,7 +119,8 @@ fn read(secret: &Secret) -> Option<Revision> {
     let Content { settings, manifests } = serde_json::from_slice(bytes).ok()?;
     let served = secret.annotations().get(SERVED).cloned().unwrap_or_default();
     let digest = secret.name_any().strip_prefix("serve-")?.to_owned();
-    Some(Revision { number: number(secret), digest, served, settings, manifests, content: STANDARD.encode(bytes) })
+    let was = secret.annotations().get(WAS).map_or_else(Vec::new, |was| was.split(',').filter_map(|number| number.parse().ok()).collect());
+    Some(Revision { number: number(secret), was, digest, served, settings, manifests, content: STANDARD.encode(bytes) })
 }
 
 /// The newest one, without reading what is in it.
@@ -127,20 +147,27 @@ pub(super) async fn keep(client: &Client, spec: &Spec, form: Form, rendered: &[R
     let content = serde_json::to_vec(&Content { settings, manifests }).unwrap_or_default();
     // The same set may be kept under an older number: its content stays, whatever settings say the same now.
     let known = list(client, spec).await?.into_iter().find(|revision| revision.digest == digest);
-    let (content, served) = known.map_or_else(|| (STANDARD.encode(content), clock::now().to_string()), |known| (known.content, known.served));
     let number = newest.map_or(1, |newest| newest.number + 1);
-    write(client, spec, &digest, number, &served, &content, None).await?;
+    let kept = match known {
+        Some(known) => Revision { number, was: known.numbers_before(number), ..known },
+        None => Revision { number, was: Vec::new(), digest, served: clock::now().to_string(), settings: BTreeMap::new(), manifests: Vec::new(), content: STANDARD.encode(content) },
+    };
+    write(client, spec, &kept, None).await?;
     trim(client, spec).await
 }
 
 /// Makes a revision the newest one, before it is applied: whoever is stopped halfway goes on to the same.
 pub async fn raise(client: &Client, spec: &Spec, revision: &Revision, instead_of: Option<&str>) -> Result<(), ServiceError> {
     let number = newest(client, spec).await?.map_or(1, |newest| if newest.digest == revision.digest { newest.number } else { newest.number + 1 });
-    write(client, spec, &revision.digest, number, &revision.served, &revision.content, instead_of).await
+    write(client, spec, &Revision { number, was: revision.numbers_before(number), ..revision.clone() }, instead_of).await
 }
 
-async fn write(client: &Client, spec: &Spec, digest: &str, number: u32, served: &str, content: &str, instead_of: Option<&str>) -> Result<(), ServiceError> {
+async fn write(client: &Client, spec: &Spec, revision: &Revision, instead_of: Option<&str>) -> Result<(), ServiceError> {
+    let Revision { number, was, digest, served, content, .. } = revision;
     let mut annotations = json!({ SERVED: served });
+    if !was.is_empty() {
+        annotations[WAS] = json!(was.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
+    }
     if let Some(digest) = instead_of {
         annotations[INSTEAD_OF] = json!(digest);
     }
@@ -164,6 +191,7 @@ async fn trim(client: &Client, spec: &Spec) -> Result<(), ServiceError> {
         going: false,
         made: false,
         kept: true,
+        finalizers: Vec::new(),
     };
     apply::delete(client, &old.into_iter().map(found).collect::<Vec<_>>(), &[SECRET]).await
 }
@@ -171,4 +199,23 @@ async fn trim(client: &Client, spec: &Spec) -> Result<(), ServiceError> {
 /// The revision to go back to: the newest one that is not what is there. `there`: whether the newest is.
 pub fn previous(revisions: &[Revision], there: bool) -> Option<&Revision> {
     revisions.get(usize::from(there))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_known_by_every_number_that_it_had() {
+        let raised = |revision: Revision, number: u32| Revision { number, was: revision.numbers_before(number), ..revision };
+        let revision = raised(raised(raised(Revision { number: 14, ..Revision::of(BTreeMap::new(), Vec::new()) }, 17), 17), 20);
+        assert_eq!((revision.number, revision.was.as_slice()), (20, &[14, 17][..]));
+        assert!(revision.is(14) && revision.is(17) && revision.is(20) && !revision.is(16));
+        let annotations: BTreeMap<String, String> = [(WAS.to_owned(), "14,17".to_owned())].into();
+        let data = [(ENTRY.to_owned(), k8s_openapi::ByteString(br#"{"settings": {}, "manifests": []}"#.to_vec()))].into();
+        let mut secret = Secret { data: Some(data), ..Secret::default() };
+        secret.metadata.name = Some("serve-d".into());
+        secret.metadata.annotations = Some(annotations);
+        assert_eq!(read(&secret).unwrap().was, [14, 17]);
+    }
 }

@@ -2,6 +2,7 @@
 
 use nemo::engine::plan::Verdict;
 use nemo::engine::step::StepId;
+use nemo::steps;
 use nemo::steps::history::{self, Revision};
 use nemo::steps::serve::Serve;
 use serde_json::Value;
@@ -85,6 +86,13 @@ async fn whoever_is_stopped_halfway_goes_on_to_the_same() {
     history::raise(&deployment.api.client(), &deployment.spec, &revisions[1], None).await.unwrap();
     let again = deployment.revisions().await;
     assert_eq!(history::previous(&again, is_there(&deployment, &again[0]).await).unwrap().digest, revisions[1].digest);
+    // With the number that was typed, too, however often.
+    history::raise(&deployment.api.client(), &deployment.spec, &again[0], None).await.unwrap();
+    let again = deployment.revisions().await;
+    let found: Vec<_> = again.iter().filter(|revision| revision.is(1)).map(|revision| (revision.number, revision.digest.as_str())).collect();
+    assert_eq!(found, [(3, revisions[1].digest.as_str())]);
+    let apart = steps::apart(&again[0], &again[1]);
+    assert!(apart.len() == 1 && apart[0].starts_with("Deployment vllm-worker differs at spec.template.spec.containers[0].args["), "{apart:?}");
 }
 
 #[tokio::test]
