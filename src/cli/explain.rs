@@ -10,10 +10,9 @@ use crate::engine::clock;
 use crate::engine::state::Status;
 use crate::engine::step::StepId;
 use crate::error::{Failure, Kind, Resource, fail};
-use crate::explain::{Cause, PodFacts, cause};
+use crate::explain::{Behind, Cause, PodFacts, cause};
 use crate::lint::{self, Severity};
 use crate::steps;
-use crate::steps::facts::ClusterFacts;
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
@@ -105,17 +104,15 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
 
 async fn explained(session: &Session, what: Option<&str>) -> Result<Answer, Failure> {
     let name = &session.spec.name;
-    let none = || {
-        Failure::from(fail(Kind::Usage, format!("there is no cluster in the notes about {name:?} here")).hint(format!("nemo status --name {name} finds what is there by its tags")))
-    };
-    let state = session.noted.as_ref().ok_or_else(none)?;
-    let cluster: ClusterFacts = state.facts().get(StepId::Cluster).map_err(|_| none())?;
-    let (deps, walk) = session.noted_walk().await?;
-    let client = deps.kube_of(&cluster)?;
+    let (_, walk, client) = session.cluster().await?;
+    // Without notes nobody knows when anything began.
+    let record = |step: &StepId| session.noted.as_ref().and_then(|state| state.steps.get(step));
     let step = what.and_then(|what| what.parse::<StepId>().ok());
     let namespaces = steps::explain::namespaces(&session.spec, step);
-    let (pods, exists) = tokio::join!(steps::explain::pods(&client, &namespaces), walk.existing(StepId::ALL.into(), Duration::from_secs(30)));
-    let mut pods = pods.map_err(anyhow::Error::new)?;
+    let serves = what.is_none() || step == Some(StepId::Serve);
+    let behind = async { if serves { steps::explain::behind(&client, &session.spec).await } else { Ok(Behind::default()) } };
+    let (pods, behind, exists) = tokio::join!(steps::explain::pods(&client, &namespaces), behind, walk.existing(StepId::ALL.into(), Duration::from_secs(30)));
+    let (mut pods, behind) = (pods.map_err(anyhow::Error::new)?, behind.map_err(anyhow::Error::new)?);
     if let Some(pod) = what.filter(|_| step.is_none()) {
         let others: Vec<_> = pods.iter().map(|pod| pod.name.clone()).collect();
         pods.retain(|one| one.name.starts_with(pod));
@@ -124,13 +121,13 @@ async fn explained(session: &Session, what: Option<&str>) -> Result<Answer, Fail
         }
     }
     let usd_per_hour = Resource::hourly_if_known(&exists);
-    let hours = state.steps.get(&StepId::GpuNodes).map(|record| clock::now().duration_since(record.started).as_secs_f64() / 3600.0);
-    let noted = step.map(|step| noted(step, state.steps.get(&step)));
+    let hours = record(&StepId::GpuNodes).map(|record| clock::now().duration_since(record.started).as_secs_f64() / 3600.0);
+    let noted = step.map(|step| noted(step, record(&step)));
     let shown = |pod: &PodFacts| Pod { name: pod.name.clone(), node: pod.node.clone(), phase: pod.phase.clone(), ready: pod.ready };
     Ok(Answer {
         kind: "explained",
         deployment: name.clone(),
-        cause: cause(&pods),
+        cause: cause(&pods, &behind),
         noted,
         pods: pods.iter().map(shown).collect(),
         usd_per_hour,

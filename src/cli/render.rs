@@ -13,7 +13,7 @@ use crate::engine::step::{Facts, StepId};
 use crate::error::Failure;
 use crate::render::Text;
 use crate::steps::serve::{Inputs, Serve};
-use crate::steps::{Deps, storage};
+use crate::steps::{Deps, linted, storage};
 use crate::ui;
 
 #[derive(Debug, clap::Args)]
@@ -65,13 +65,14 @@ impl fmt::Display for Answer {
 }
 
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
-    let (rendered, refused) = if args.all {
-        render_all::manifests(global, &args.settings)?
+    let ((rendered, refused), wrong) = if args.all {
+        (render_all::manifests(global, &args.settings)?, None)
     } else {
         let session = Session::open(global, &args.settings, Access::Read).await?;
         let rendered = manifests(&session).await;
         session.finish().await;
-        (vec![(String::new(), rendered?)], Vec::new())
+        let (rendered, wrong) = rendered?;
+        ((vec![(String::new(), rendered)], Vec::new()), wrong)
     };
     let mut files = Vec::new();
     for (folder, set) in rendered {
@@ -86,7 +87,8 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     }
     let refused = refused.into_iter().map(|(name, why)| Refused { name, why }).collect();
     ui::answer(manner, &Answer { kind: "rendered", files, refused });
-    Ok(())
+    // Shown all the same: who corrects them has to see them.
+    wrong.map_or(Ok(()), Err)
 }
 
 /// The file as it is answered; with a folder to write to, written.
@@ -98,11 +100,14 @@ fn written(name: PathBuf, text: String, out: Option<&Path>) -> Result<File, Fail
     Ok(File { name: name.display().to_string(), path, text })
 }
 
-async fn manifests(session: &Session) -> Result<Vec<Text>, Failure> {
+/// The manifests, and why they would not serve, where the lint can tell.
+async fn manifests(session: &Session) -> Result<(Vec<Text>, Option<Failure>), Failure> {
     let (deps, _, inputs) = inputs(session, &[]).await?;
     let mut files = storage::rendered(&inputs.storage, &inputs.filesystem)?;
-    files.extend(Serve::new(deps).rendered(&inputs)?.1);
-    Ok(files.into_iter().map(Text::from).collect())
+    let (_, serving) = Serve::new(deps).rendered(&inputs)?;
+    let wrong = linted::refuse(&serving).err().map(Failure::from);
+    files.extend(serving);
+    Ok((files.into_iter().map(Text::from).collect(), wrong))
 }
 
 /// What the manifests need, from what the steps before have noted; with lost notes, from what their looks find. `more`: steps whose facts are needed, too.

@@ -13,6 +13,7 @@ use crate::config::{self, Pins, Spec};
 use crate::engine::clock;
 use crate::engine::event::Events;
 use crate::engine::state::{Lock, Place, State};
+use crate::engine::step::StepId;
 use crate::engine::walk::Walk;
 use crate::error::{Failure, Kind, fail};
 use crate::secret::Secret;
@@ -145,6 +146,20 @@ impl Session {
         let (deps, mut walk) = self.walk(pins.unwrap_or_default(), &identity.account)?;
         walk.pinned = pinned;
         Ok((deps, walk))
+    }
+
+    /// The walk by the notes and the cluster's client; where the notes are lost, by looking for the cluster.
+    pub async fn cluster(&self) -> Result<(Arc<Deps>, Walk, kube::Client), Failure> {
+        let (deps, mut walk) = self.noted_walk().await?;
+        if walk.facts.table(StepId::Cluster).is_none() {
+            walk.plan(&[StepId::Cluster].into()).await?;
+        }
+        let Ok(cluster) = walk.facts.get(StepId::Cluster) else {
+            let message = format!("there is no cluster {:?} in {}", self.spec.name, self.aws.region);
+            return Err(fail(Kind::Usage, message).hint("nemo status shows what is there; nemo up --to cluster makes it").into());
+        };
+        let client = deps.kube_of(&cluster)?;
+        Ok((deps, walk, client))
     }
 
     /// Waits until everything that was said is shown. The walk must be gone by then: it holds a sender.

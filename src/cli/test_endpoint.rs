@@ -2,13 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::test::{Answer, noted, told};
+use super::test::{Answer, serving, told};
 use super::{Access, Global, Session, Settings};
 use crate::endpoint::export;
 use crate::engine::clock;
-use crate::engine::step::StepId;
 use crate::error::{Failure, Kind, fail};
-use crate::steps::facts::{ClusterFacts, ServeFacts};
 use crate::steps::test::examine;
 use crate::ui;
 
@@ -37,17 +35,14 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
 }
 
 async fn examined(session: &Session, args: &Args) -> Result<Answer, Failure> {
-    let facts = noted(session)?.facts();
-    let (cluster, serve): (ClusterFacts, ServeFacts) = (facts.get(StepId::Cluster)?, facts.get(StepId::Serve)?);
-    let (deps, walk) = session.noted_walk().await?;
-    drop(walk);
+    let (_, client, serve) = serving(session).await?;
     let started = clock::now();
     let mut done = 0;
     let told = |test: &crate::endpoint::TestResult, of| {
         done += 1;
         ui::say(session.manner, format!("{done} of {of}: {} {} ({:.1} s)", test.id, if test.passed() { "ok" } else { "FAIL" }, test.seconds));
     };
-    let outcome = examine(&session.spec, &deps.kube_of(&cluster)?, &serve, told).await.map_err(anyhow::Error::new)?;
+    let outcome = examine(&session.spec, &client, &serve, told).await.map_err(anyhow::Error::new)?;
     if let Some(file) = &args.junit {
         write(file, &export::junit(&outcome))?;
     }

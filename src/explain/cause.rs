@@ -26,6 +26,52 @@ pub struct PodFacts {
     pub held: Option<String>,
 }
 
+/// What stands behind the pods.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Behind {
+    /// The namespace is being deleted: that in words, and what to do.
+    pub namespace: Option<(String, String)>,
+    /// Those that should have pods, and are not ready.
+    pub workloads: Vec<Workload>,
+    /// The namespace in which there is none at all.
+    pub none_in: Option<String>,
+}
+
+/// A workload that is not ready.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Workload {
+    /// `DynamoGraphDeployment nemo/nemo`
+    pub title: String,
+    /// It is being deleted.
+    pub going: bool,
+    /// What it waits for; of one that is being deleted: what holds it.
+    pub why: String,
+    /// Who should make its pods and does not work.
+    pub idle: Option<String>,
+}
+
+impl Workload {
+    fn cause(&self) -> Cause {
+        let Self { title, going, why, idle } = self;
+        let mut sentence = match (going, why.as_str()) {
+            (true, "") => format!("{title} is being deleted"),
+            (true, why) => format!("{title} is being deleted, {why}"),
+            (false, why) => format!("{title} is not ready: {why}"),
+        };
+        if let Some(idle) = idle.as_ref().filter(|idle| !sentence.contains(idle.as_str())) {
+            sentence = format!("{sentence}; {idle}, so nobody makes its pods");
+        }
+        let next = match (idle, going) {
+            (Some(_), _) => {
+                "nemo platform status shows what of the platform does not work; nemo up --to platform makes it anew where it is gone, kubectl scale where it was scaled to 0"
+            }
+            (None, true) => "wait until it is gone; nemo apply then makes it anew",
+            (None, false) => "wait, and ask again: nothing that is known to go wrong was said",
+        };
+        Cause { rule: None, sentence, next: next.to_owned() }
+    }
+}
+
 /// The one reason.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Cause {
@@ -44,8 +90,22 @@ impl Cause {
     }
 }
 
+/// Why it does not serve; none when all is ready. First what goes, then what the pods say, then what has no pods that could say anything.
+pub fn cause(pods: &[PodFacts], behind: &Behind) -> Option<Cause> {
+    if let Some((sentence, next)) = &behind.namespace {
+        return Some(Cause { rule: None, sentence: sentence.clone(), next: next.clone() });
+    }
+    let going = || behind.workloads.iter().find(|workload| workload.going).map(Workload::cause);
+    let unready = || behind.workloads.iter().find(|workload| workload.idle.is_some()).or(behind.workloads.first()).map(Workload::cause);
+    let none = || {
+        let sentence = format!("nothing serves: there is no workload of this deployment in the namespace {}", behind.none_in.as_ref()?);
+        Some(Cause { rule: None, sentence, next: "nemo apply, or nemo up where the steps before it are not done".to_owned() })
+    };
+    going().or_else(|| of_pods(pods)).or_else(unready).or_else(none)
+}
+
 /// Why these pods do not serve; none when all are ready. The words of all pods count together: one rank ends because of another.
-pub fn cause(pods: &[PodFacts]) -> Option<Cause> {
+fn of_pods(pods: &[PodFacts]) -> Option<Cause> {
     let waiting: Vec<&PodFacts> = pods.iter().filter(|pod| !pod.ready && pod.phase != "Succeeded").collect();
     let first = waiting.first()?;
     if let Some(cause) = half_groups(pods) {
@@ -113,6 +173,11 @@ fn half_groups(pods: &[PodFacts]) -> Option<Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of pods behind which all is well.
+    fn cause(pods: &[PodFacts]) -> Option<Cause> {
+        super::cause(pods, &Behind::default())
+    }
 
     fn pod(name: &str, phase: &str, said: &[&str], log: &[&str]) -> PodFacts {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
@@ -186,5 +251,26 @@ mod tests {
         assert_eq!((told.rule, told.next.as_str()), (None, "its last line: KeyError: 'x'"));
         assert!(told.sentence.contains("CrashLoopBackOff"));
         assert_eq!(cause(&[PodFacts { ready: true, ..pod("w", "Running", &[], &[]) }]), None);
+    }
+
+    #[test]
+    fn who_has_no_pods_says_nothing_and_is_told_all_the_same() {
+        let ready = PodFacts { ready: true, ..pod("frontend", "Running", &[], &[]) };
+        let done = pod("weights-1", "Succeeded", &[], &[]);
+        let idle = "Dynamo's operator does not run: Deployment dynamo-system/operator is scaled to 0".to_owned();
+        let graph =
+            Workload { title: "DynamoGraphDeployment nemo/nemo".into(), why: "the operator has not looked at it yet".into(), idle: Some(idle.clone()), ..Workload::default() };
+        let behind = Behind { workloads: vec![graph.clone()], ..Behind::default() };
+        let told = super::cause(&[ready, done.clone()], &behind).unwrap();
+        assert_eq!(told.sentence, format!("DynamoGraphDeployment nemo/nemo is not ready: the operator has not looked at it yet; {idle}, so nobody makes its pods"));
+        assert!(told.next.contains("nemo platform status"), "{}", told.next);
+        let going = Workload { going: true, why: format!("held by the finalizer nvidia.com/finalizer of Dynamo's operator: {idle}"), ..graph };
+        let told = super::cause(std::slice::from_ref(&done), &Behind { workloads: vec![going.clone()], ..Behind::default() }).unwrap();
+        assert_eq!(told.sentence, format!("DynamoGraphDeployment nemo/nemo is being deleted, held by the finalizer nvidia.com/finalizer of Dynamo's operator: {idle}"));
+        let namespace = Some(("the namespace nemo is being deleted".to_owned(), "wait".to_owned()));
+        let told = super::cause(&[], &Behind { namespace, workloads: vec![going], none_in: None }).unwrap();
+        assert_eq!((told.sentence.as_str(), told.next.as_str()), ("the namespace nemo is being deleted", "wait"));
+        let told = super::cause(&[done], &Behind { none_in: Some("nemo".into()), ..Behind::default() }).unwrap();
+        assert_eq!(told.sentence, "nothing serves: there is no workload of this deployment in the namespace nemo");
     }
 }

@@ -3,5 +3,5 @@
 mod cause;
 mod symptom;
 
-pub use cause::{Cause, PodFacts, cause};
+pub use cause::{Behind, Cause, PodFacts, Workload, cause};
 pub use symptom::{Symptom, recognise};

@@ -191,6 +191,12 @@ async fn standing(client: &Client, document: &Document) -> Result<Live, ServiceE
     Ok(live(document, there.as_ref()))
 }
 
+/// What has to come off before the object that is there goes; nothing where none is.
+pub async fn finalizers(client: &Client, document: &Document) -> Result<Vec<String>, ServiceError> {
+    let there = document.api(client).get_metadata_opt(&document.object.name_any()).await.answer(&format!("GET {}", document.path()))?;
+    Ok(there.map(|there| there.finalizers().to_vec()).unwrap_or_default())
+}
+
 /// Brings every document that differs to the API server, in waves; gives the titles of those that were written.
 pub async fn apply(client: &Client, documents: &[Document]) -> Result<Vec<String>, ServiceError> {
     let standing = look(client, documents).await?;
@@ -212,10 +218,13 @@ fn none_foreign(documents: &[Document], standing: &[Live]) -> Result<(), Service
     foreign.map_or(Ok(()), |(document, _)| Err(not_ours(document)))
 }
 
-/// Would [`apply`] bring these documents to the API server? Nothing is stored.
+/// Would [`apply`] bring those of these documents that differ to the API server? Nothing is stored. A RoleBinding is not tried before its Role is there:
+/// for who may bind only what they hold, the API server looks it up.
 pub async fn check(client: &Client, documents: &[Document]) -> Result<(), ServiceError> {
-    none_foreign(documents, &look(client, documents).await?)?;
-    dry_run(client, documents).await
+    let standing = look(client, documents).await?;
+    none_foreign(documents, &standing)?;
+    let tried = documents.iter().zip(&standing).filter(|(document, live)| **live != Live::Same && document.resource.kind != "RoleBinding");
+    try_join_all(tried.map(|(document, _)| patch(client, document, true))).await.map(drop)
 }
 
 /// Asks the API server whether it would take the documents, with strict field validation; nothing is stored.
@@ -285,6 +294,8 @@ pub struct Found {
     pub made: bool,
     /// It keeps an earlier set of manifests.
     pub kept: bool,
+    /// What has to come off before it goes.
+    pub finalizers: Vec<String>,
 }
 
 impl Found {
@@ -332,6 +343,7 @@ async fn list_kind(client: &Client, kind: KindOf, selector: &str) -> Result<Vec<
         going: item.metadata.deletion_timestamp.is_some(),
         made: item.owner_references().iter().any(|owner| owner.controller == Some(true)),
         kept: [LABEL_REVISION, LABEL_KEPT].iter().any(|label| item.labels().contains_key(*label)),
+        finalizers: item.finalizers().to_vec(),
     };
     Ok(listed.map(|list| list.items.into_iter().map(found).collect()).unwrap_or_default())
 }
@@ -446,7 +458,16 @@ mod tests {
     #[test]
     fn what_no_document_is_any_more_is_stale_but_not_what_a_controller_made() {
         let documents = [document("Service", "v1"), document("DynamoGraphDeployment", "nvidia.com/v1alpha1")];
-        let found = |kind: &'static str, name: &str, made: bool| Found { kind, namespace: Some("n".into()), name: name.into(), uid: None, going: false, made, kept: false };
+        let found = |kind: &'static str, name: &str, made: bool| Found {
+            kind,
+            namespace: Some("n".into()),
+            name: name.into(),
+            uid: None,
+            going: false,
+            made,
+            kept: false,
+            finalizers: Vec::new(),
+        };
         let all = vec![
             found("Service", "a", false),
             found("Service", "b", false),

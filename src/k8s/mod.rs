@@ -10,6 +10,7 @@ pub mod diff;
 mod drift;
 mod error;
 mod forward;
+pub mod holds;
 mod inside;
 pub mod kubeconfig;
 mod logs;

@@ -52,7 +52,7 @@ pub async fn deployments(client: &Client, labels: &str) -> Result<Readiness, Ser
     Ok(all)
 }
 
-async fn of_deployment(client: &Client, found: Deployment) -> Result<Readiness, ServiceError> {
+pub(super) async fn of_deployment(client: &Client, found: Deployment) -> Result<Readiness, ServiceError> {
     let namespace = found.namespace().unwrap_or_default();
     let (spec, status) = (found.spec.unwrap_or_default(), found.status.unwrap_or_default());
     let wanted = spec.replicas.unwrap_or(1);

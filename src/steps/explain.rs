@@ -3,14 +3,17 @@
 use kube::Client;
 
 use super::platform;
-use super::serve::with_devices;
+use super::serve::{self, with_devices};
+use super::serve_change::{after, ending};
 use crate::config::Spec;
 use crate::engine::clock;
 use crate::engine::step::StepId;
 use crate::error::ServiceError;
-use crate::explain::PodFacts;
+use crate::explain::{Behind, PodFacts, Workload};
+use crate::k8s::apply::Found;
 use crate::k8s::ready::Readiness;
 use crate::k8s::told::{self, Told};
+use crate::k8s::{self, Owner, holds};
 
 /// Where the pods of a step are; of no step in particular: those that serve.
 pub fn namespaces(spec: &Spec, step: Option<StepId>) -> Vec<String> {
@@ -36,6 +39,38 @@ pub async fn pods(client: &Client, namespaces: &[String]) -> Result<Vec<PodFacts
         }
     }
     Ok(facts)
+}
+
+/// What stands behind the pods that serve: the namespace, and the workloads of the step `serve` that are not ready.
+pub async fn behind(client: &Client, spec: &Spec) -> Result<Behind, ServiceError> {
+    let namespace = &spec.serve.namespace;
+    let owner = Owner { deployment: &spec.name, step: StepId::Serve.as_str() };
+    let (going, found) = futures::try_join!(holds::going(client, namespace), k8s::apply::list(client, serve::KINDS, owner))?;
+    let going = going.map(|held| (ending(namespace, &held), after(namespace)));
+    let (mut workloads, mut none_in) = (Vec::new(), Some(namespace.clone()));
+    for found in found.iter().filter(|found| found.has_pods() && !found.made) {
+        none_in = None;
+        workloads.extend(unready(client, found).await?);
+    }
+    Ok(Behind { namespace: going, workloads, none_in })
+}
+
+async fn unready(client: &Client, found: &Found) -> Result<Option<Workload>, ServiceError> {
+    let (namespace, name) = (found.namespace.clone().unwrap_or_default(), found.name.as_str());
+    let why = if found.going {
+        holds::held(client, &found.finalizers).await?
+    } else {
+        let readiness = match found.kind {
+            "DynamoGraphDeployment" => k8s::ready::graph(client, &namespace, name).await?,
+            "LeaderWorkerSet" => k8s::ready::leader_worker_set(client, &namespace, name).await?,
+            _ => k8s::ready::deployment(client, &namespace, name).await?,
+        };
+        match readiness {
+            Readiness::Waiting(why) | Readiness::Failed(why) => why,
+            Readiness::Ready | Readiness::Absent => return Ok(None),
+        }
+    };
+    Ok(Some(Workload { title: found.title(), going: found.going, why, idle: holds::idle(client, found.kind).await? }))
 }
 
 fn facts_of(told: Told) -> PodFacts {

@@ -5,7 +5,7 @@ use crate::lint::{Finding, Linter, Severity};
 use crate::render::Rendered;
 
 /// Refuses manifests with findings that are errors, naming all of them.
-pub(super) fn refuse(rendered: &[Rendered]) -> anyhow::Result<()> {
+pub fn refuse(rendered: &[Rendered]) -> anyhow::Result<()> {
     let mut linter = Linter::new()?;
     for file in rendered {
         linter.text(file.file, &file.text)?;

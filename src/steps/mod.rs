@@ -1,5 +1,6 @@
 //! One file per step. Steps never ask the user, read flags, print, or write the state.
 
+mod apart;
 pub mod bench;
 mod bench_job;
 #[cfg(test)]
@@ -16,7 +17,7 @@ pub mod gateway;
 pub mod gpu_nodes;
 pub mod history;
 pub mod images;
-mod linted;
+pub mod linted;
 pub mod live;
 mod loading;
 mod mark;
@@ -31,6 +32,7 @@ mod served;
 mod stack;
 pub mod storage;
 pub mod system_nodes;
+mod taken;
 pub mod test;
 mod vpc;
 pub mod weights;
@@ -46,6 +48,8 @@ use crate::engine::clock;
 use crate::engine::step::{Cx, Step, StepId};
 use crate::k8s;
 use crate::secret::Secret;
+
+pub use apart::apart;
 
 use facts::ClusterFacts;
 use live::Live;

@@ -7,9 +7,10 @@ use crate::engine::step::{Cx, Seen, StepId};
 use crate::engine::wait::{Look, Wait};
 use crate::error::{Kind, Resource, ServiceError, fail};
 use crate::k8s::apply::{Found, KindOf, Live};
+use crate::k8s::change::Refused;
 use crate::k8s::ready::Readiness;
 use crate::k8s::{self, Document, Owner};
-use crate::render::Rendered;
+use crate::render::{self, Rendered};
 
 const NAMESPACE: &[KindOf] = &[KindOf::new("", "v1", "Namespace")];
 
@@ -35,8 +36,9 @@ impl Objects<'_> {
     pub async fn apply(&self, cx: &Cx, client: &kube::Client, documents: &[Document], wait: Wait) -> anyhow::Result<()> {
         cx.until("objects that are being deleted", wait, || async {
             let standing = k8s::apply::look(client, documents).await?;
-            let going = documents.iter().zip(standing).find(|(_, live)| *live == Live::Going).map(|(document, _)| document.title());
-            Ok(going.map_or(Look::Ready(()), Look::NotYet))
+            let Some((document, _)) = documents.iter().zip(standing).find(|(_, live)| *live == Live::Going) else { return Ok(Look::Ready(())) };
+            let held = k8s::holds::held(client, &k8s::apply::finalizers(client, document).await?).await?;
+            Ok(Look::NotYet(if held.is_empty() { document.title() } else { format!("{}, {held}", document.title()) }))
         })
         .await?;
         for title in cx.until("webhooks to answer", wait, || webhooks(k8s::apply::apply(client, documents))).await? {
@@ -50,17 +52,23 @@ impl Objects<'_> {
         Ok(k8s::apply::stale(k8s::apply::list(client, self.kinds, self.owner()).await?, documents))
     }
 
-    /// Deletes what carries our labels and is none of the documents, and what cannot be changed to its document; waits until it is gone: its pods hold
-    /// nodes that others need. Nothing goes before the API server has said that it takes what comes instead.
-    pub async fn prune(&self, cx: &Cx, client: &kube::Client, documents: &[Document], wait: Wait) -> anyhow::Result<()> {
+    /// Asks the API server whether it takes the documents, and changes nothing; gives those that it takes only where nothing is.
+    pub async fn admitted(&self, cx: &Cx, client: &kube::Client, documents: &[Document], wait: Wait) -> anyhow::Result<Vec<Refused>> {
         let refused = cx.until("webhooks to answer", wait, || webhooks(k8s::change::refused(client, documents))).await?;
+        let rest = without(documents, &refused);
+        cx.until("webhooks to answer", wait, || webhooks(k8s::apply::check(client, &rest))).await?;
+        Ok(refused)
+    }
+
+    /// Deletes what carries our labels and is none of the documents, and what cannot be changed to its document; waits until it is gone: its pods hold
+    /// nodes that others need.
+    pub async fn prune(&self, cx: &Cx, client: &kube::Client, documents: &[Document], refused: &[Refused], wait: Wait) -> anyhow::Result<()> {
         let anew = |title: &str| refused.iter().find(|refused| refused.title == title);
-        let documents: Vec<Document> = documents.iter().filter(|document| anew(&document.title()).is_none()).cloned().collect();
+        let documents = without(documents, refused);
         let stale = self.stale(client, &documents).await?;
         if stale.is_empty() {
             return Ok(());
         }
-        cx.until("webhooks to answer", wait, || webhooks(k8s::apply::check(client, &documents))).await?;
         for title in stale.iter().map(Found::title) {
             cx.note(match anew(&title) {
                 Some(refused) => format!("{title} cannot be changed to what is wanted, so it is removed and made anew: {}", refused.why),
@@ -73,8 +81,7 @@ impl Objects<'_> {
                 // Pods sign off by the rights and Services that they came with: those go after them.
                 let next = if pods.is_empty() { rest } else { pods };
                 k8s::apply::delete(client, &next, self.kinds).await?;
-                let left = self.stale(client, &documents).await?;
-                Ok(left.first().map_or(Look::Ready(()), |found| Look::NotYet(format!("{} is still there", found.title()))))
+                still_there(client, &self.stale(client, &documents).await?).await
             })
             .await
         })
@@ -92,7 +99,7 @@ impl Objects<'_> {
                     // What has no pods is gone at once: not waited for.
                     found = k8s::apply::list(&client, self.kinds, self.owner()).await?;
                 }
-                Ok(found.first().map_or(Look::Ready(()), |found| Look::NotYet(format!("{} {} is still there", found.kind, found.id()))))
+                still_there(&client, &found).await
             })
             .await
         })
@@ -111,7 +118,8 @@ impl Objects<'_> {
                     let others = if found.going { Vec::new() } else { k8s::others(&client, &found.name, &self.deps.spec.name, installed).await? };
                     if others.is_empty() {
                         k8s::apply::delete(&client, std::slice::from_ref(&found), NAMESPACE).await?;
-                        going = Some(format!("Namespace {}", found.name));
+                        let held = k8s::holds::going(&client, &found.name).await?.filter(|held| !held.is_empty());
+                        going = Some(held.map_or_else(|| format!("Namespace {}", found.name), |held| format!("Namespace {}: {held}", found.name)));
                     } else {
                         kept.push(format!("namespace {} stays, since others made in it: {}", found.name, others.join(", ")));
                     }
@@ -139,6 +147,18 @@ impl Objects<'_> {
     }
 }
 
+/// The documents but those that cannot be changed in place.
+fn without(documents: &[Document], refused: &[Refused]) -> Vec<Document> {
+    documents.iter().filter(|document| !refused.iter().any(|refused| refused.title == document.title())).cloned().collect()
+}
+
+/// One look at what is to go: the first that is still there, and what holds it.
+async fn still_there(client: &kube::Client, left: &[Found]) -> anyhow::Result<Look<()>> {
+    let Some(found) = left.first() else { return Ok(Look::Ready(())) };
+    let held = if found.going { k8s::holds::held(client, &found.finalizers).await? } else { String::new() };
+    Ok(Look::NotYet(if held.is_empty() { format!("{} is still there", found.title()) } else { format!("{} is still there, {held}", found.title()) }))
+}
+
 /// Manifests with our marks, in the order of the files; of other kinds than these none may come of what a user lays over ours.
 pub(super) fn marked(rendered: Vec<Rendered>, owner: Owner<'_>, kinds: &[KindOf]) -> anyhow::Result<Vec<Document>> {
     let mut documents: Vec<Document> = Vec::new();
@@ -151,10 +171,14 @@ pub(super) fn marked(rendered: Vec<Rendered>, owner: Owner<'_>, kinds: &[KindOf]
         };
         let origin = if overlays.is_empty() { file.to_owned() } else { overlays.join(", ") };
         for manifest in manifests {
+            let mark = if overlays.is_empty() { None } else { render::marks(&manifest).into_iter().next() };
             let document = Document::new(manifest, owner).map_err(wrong)?;
             if let Some(at) = documents.iter().position(|other| other.same_object(&document)) {
                 let why = format!("{} is there twice, from {} and from {origin}: the second would overwrite the first", document.title(), origins[at]);
                 return Err(wrong(why).into());
+            }
+            if let Some((mark, _)) = mark {
+                return Err(wrong(format!("{}: the {mark} is nemo's own mark, which it sets itself: take it out", document.title())).into());
             }
             if !overlays.is_empty() && !kinds.iter().any(|kind| document.is_a(kind)) {
                 let kinds: Vec<_> = kinds.iter().map(|kind| kind.kind).collect();
@@ -246,6 +270,8 @@ mod tests {
         assert!(twice.contains("ConfigMap n/x is there twice, from my/a.yaml and from my/b.yaml"), "{twice}");
         let nowhere = said(vec![file("my/a.yaml", json!({"name": "x"}))]);
         assert!(nowhere.starts_with("my/a.yaml") && nowhere.contains("has no namespace: write namespace: {{ namespace }}"), "{nowhere}");
+        let mark = said(vec![file("my/a.yaml", json!({"name": "x", "namespace": "n", "labels": {"nemo.dev/step": "weights", "team": "a"}}))]);
+        assert!(mark.starts_with("my/a.yaml") && mark.contains("the label nemo.dev/step is nemo's own mark"), "{mark}");
         assert_eq!(marked(vec![file("a", there("x")), file("b", there("y"))], Owner { deployment: "nemo", step: "serve" }, CONFIG_MAP).unwrap().len(), 2);
     }
 

@@ -13,18 +13,20 @@ use super::history::{self, Revision};
 use super::loading::{patience, tell_loading};
 use super::objects::{Objects, look, marked, or_unreachable, seen, steady};
 use super::serve_change::{downtime, goes, made_anew, no_longer_wanted, stops};
+use super::taken::Applied;
 use crate::config::{Controllers, Form, Spec};
 use crate::engine::clock;
 use crate::engine::step::{Cx, Digest, Facts, Need, Seen, Step, StepId, all_of, part_of, table_of};
 use crate::engine::wait::Look;
-use crate::error::{Kind, Resource, ServiceError, fail};
+use crate::error::{Kind, Resource, ServiceError, Untouched, fail};
 use crate::k8s::apply::{KindOf, Live, WORKLOADS};
+use crate::k8s::change::Refused;
 use crate::k8s::diff::Difference;
 use crate::k8s::ready::Readiness;
 use crate::k8s::{self, Answer, Document, Owner};
 use crate::render::{self, Rendered, Routing, Serving};
 
-const KINDS: &[KindOf] = &[
+pub(super) const KINDS: &[KindOf] = &[
     KindOf::new("policy", "v1", "PodDisruptionBudget"),
     KindOf::new("nvidia.com", "v1beta1", "DynamoGraphDeployment"),
     KindOf::new("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),
@@ -122,6 +124,8 @@ impl Serve {
 
     /// What applying would change, and how many objects would stay as they are. Reads only; what would not serve is refused, as it would be then.
     pub async fn diff(&self, client: &kube::Client, inputs: &Inputs) -> anyhow::Result<(Vec<Difference>, usize)> {
+        self.deps.look_live(client, Controllers::default()).await?;
+        self.possible()?;
         let (_, rendered) = self.rendered(inputs)?;
         super::linted::refuse(&rendered)?;
         let documents = self.objects().documents(rendered)?;
@@ -218,20 +222,43 @@ impl Serve {
     }
 
     /// Waits for workers that are ready together, telling how much of the weights they have loaded.
-    async fn workers_ready(&self, cx: &Cx, client: &kube::Client, serving: &Serving, names: &[&'static str]) -> anyhow::Result<()> {
-        let what = names.join(" and ");
+    async fn workers_ready(&self, cx: &Cx, applied: &Applied<'_>, serving: &Serving, names: &[&'static str]) -> anyhow::Result<()> {
+        let (what, client) = (names.join(" and "), applied.client);
         cx.until(&what, patience(self.deps.spec.wait.rollout, serving.startup_s), || async {
-            steady(async {
+            steady(applied.watched(async {
                 let readiness = readiness(client, serving, names[0]).await?;
                 if readiness == Readiness::Ready {
                     return Ok(Look::Ready(()));
                 }
                 tell_loading(cx, client, serving, names).await?;
                 look(&what, with_devices(client, readiness).await?)
-            })
+            }))
             .await
         })
         .await
+    }
+
+    /// What there is to apply, once everything has been asked that may refuse it: up to here nothing is changed.
+    async fn admitted(&self, cx: &Cx, client: &kube::Client) -> anyhow::Result<(Serving, Vec<Rendered>, Vec<Document>, Vec<Refused>)> {
+        let inputs = Inputs::of(&cx.facts)?;
+        self.deps.look_live(client, Controllers::default()).await?;
+        self.possible()?;
+        let (serving, rendered) = self.rendered(&inputs)?;
+        super::linted::refuse(&rendered)?;
+        let documents = self.objects().documents(rendered.clone())?;
+        if let Some(why) = goes(client, &serving.namespace).await? {
+            return Err(why.into());
+        }
+        let refused = self.objects().admitted(cx, client, &documents, self.deps.spec.wait.rollout).await?;
+        Ok((serving, rendered, documents, refused))
+    }
+
+    /// Refuses what the cluster's controllers cannot make.
+    fn possible(&self) -> anyhow::Result<()> {
+        match self.impossible("the cluster") {
+            Some(Seen::Impossible { why, hint }) => Err(fail(Kind::Usage, why).hint(hint).into()),
+            _ => Ok(()),
+        }
     }
 
     /// What is asked for and cannot be made without a controller that is not there.
@@ -307,7 +334,7 @@ fn of(name: &str) -> ListParams {
     ListParams::default().labels(&format!("app.kubernetes.io/name={name}"))
 }
 
-fn facts(serving: &Serving) -> ServeFacts {
+pub(super) fn facts(serving: &Serving) -> ServeFacts {
     ServeFacts { namespace: serving.namespace.clone(), service: serving.service.clone(), port: serving.port, model: serving.served_model_name.clone(), exposed: Vec::new() }
 }
 
@@ -396,32 +423,25 @@ impl Step for Serve {
 
     async fn apply(&self, cx: &Cx) -> anyhow::Result<toml::Table> {
         let client = self.deps.kube(cx)?;
-        let inputs = Inputs::of(&cx.facts)?;
-        self.deps.look_live(&client, Controllers::default()).await?;
-        if let Some(Seen::Impossible { why, hint }) = self.impossible("the cluster") {
-            return Err(fail(Kind::Usage, why).hint(hint).into());
-        }
-        let (serving, rendered) = self.rendered(&inputs)?;
-        super::linted::refuse(&rendered)?;
-        let (documents, way_in) = (self.objects().documents(rendered.clone())?, gateway::way_in(&rendered));
-        let wait = self.deps.spec.wait.rollout;
-        if let Some(why) = goes(&client, &serving.namespace).await? {
-            return Err(why.into());
-        }
+        let ready = self.admitted(cx, &client).await.map_err(|error| error.context(Untouched))?;
+        let (serving, rendered, documents, refused) = ready;
+        let (way_in, wait) = (gateway::way_in(&rendered), self.deps.spec.wait.rollout);
         self.gateway().write_secrets(cx, &client, way_in.is_some()).await?;
-        self.objects().prune(cx, &client, &documents, wait).await?;
+        self.objects().prune(cx, &client, &documents, &refused, wait).await?;
         self.objects().apply(cx, &client, &documents, wait).await?;
+        let applied = Applied { objects: self.objects(), client: &client, documents: &documents };
         self.restart_failed(&client, &serving).await?;
         // All at once: each loads its weights for minutes.
         let workers: Vec<_> = serving.components.iter().map(|component| component.name).collect();
         // A graph is ready as a whole.
         let together = if serving.by_operator { workers.len() } else { 1 };
-        futures::future::try_join_all(workers.chunks(together).map(|names| self.workers_ready(cx, &client, &serving, names))).await?;
-        let frontend = || steady(async { look(serving.frontend, readiness(&client, &serving, serving.frontend).await?) });
+        futures::future::try_join_all(workers.chunks(together).map(|names| self.workers_ready(cx, &applied, &serving, names))).await?;
+        let frontend = || steady(applied.watched(async { look(serving.frontend, readiness(&client, &serving, serving.frontend).await?) }));
         cx.until(serving.frontend, patience(wait, serving.startup_s), frontend).await?;
         let mut facts = facts(&serving);
-        cx.until("the frontend to list the model", wait, || steady(lists_model(&client, &facts))).await?;
+        cx.until("the frontend to list the model", wait, || steady(applied.watched(lists_model(&client, &facts)))).await?;
         facts.exposed.extend(self.gateway().ready(cx, &client, way_in).await?);
+        applied.kept().await?;
         history::keep(&client, &self.deps.spec, serving.form, &rendered).await?;
         table_of(&facts)
     }

@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::Api;
-
 use crate::config::Form;
 use crate::engine::clock;
 use crate::error::{Advice, Kind, fail};
-use crate::k8s::Answer;
+use crate::k8s;
 use crate::k8s::apply::Found;
 use crate::k8s::change::Refused;
 use crate::render::Serving;
@@ -24,16 +21,18 @@ pub(super) fn no_longer_wanted(serving: &Serving, stale: &[Found], secrets: &[St
 
 /// Why there is no going on in a namespace that is being deleted: nothing new can be made in it, and what is there goes.
 pub(super) async fn goes(client: &kube::Client, namespace: &str) -> anyhow::Result<Option<Advice>> {
-    let api: Api<Namespace> = Api::all(client.clone());
-    match api.get_metadata_opt(namespace).await.answer(&format!("GET namespaces/{namespace}")) {
-        Ok(Some(there)) if there.metadata.deletion_timestamp.is_some() => {
-            let hint = format!("kubectl wait --for=delete namespace/{namespace} --timeout=10m, then nemo up --to serve makes it anew");
-            Ok(Some(fail(Kind::Conflict, format!("the namespace {namespace} is being deleted, and all that is in it goes")).hint(hint)))
-        }
-        // Who may not look at namespaces learns it from the first write.
-        Err(error) if error.status != Some(403) => Err(error.into()),
-        _ => Ok(None),
-    }
+    Ok(k8s::holds::going(client, namespace).await?.map(|held| fail(Kind::Conflict, ending(namespace, &held)).hint(after(namespace))))
+}
+
+/// A namespace that is being deleted, and what holds it.
+pub(super) fn ending(namespace: &str, held: &str) -> String {
+    let words = format!("the namespace {namespace} is being deleted, and all that is in it goes");
+    if held.is_empty() { words } else { format!("{words}: {held}") }
+}
+
+/// What to do about a namespace that is being deleted.
+pub(super) fn after(namespace: &str) -> String {
+    format!("kubectl wait --for=delete namespace/{namespace} --timeout=10m, then nemo up --to serve makes it anew")
 }
 
 /// What goes because it cannot become what the settings ask for.

@@ -15,6 +15,7 @@ use crate::engine::clock;
 use crate::engine::step::{Cx, Digest, Need, Seen, Step, StepId, Unit, all_of, table_of};
 use crate::engine::wait::{Look, Wait};
 use crate::error::{Failure, Kind, Resource, ServiceError, fail};
+use crate::render::{self, Serving};
 
 /// Goes up when the tests change, so that results of older ones are made anew.
 const EDITION: u32 = 3;
@@ -164,6 +165,16 @@ async fn all(spec: &Spec, client: &Client, serve: &ServeFacts, way: &Way, mut do
         outcome.tests.push(test);
     }
     Ok(outcome)
+}
+
+/// Where the settings serve, for who has no notes; refused where nothing of this deployment serves.
+pub async fn place(deps: &Deps, client: &Client) -> anyhow::Result<ServeFacts> {
+    let spec = &deps.spec;
+    deps.look_live(client, spec.controllers()).await?;
+    if super::served::served(client, &spec.serve.namespace, &spec.name).await?.is_none() {
+        return Err(fail(Kind::Usage, format!("nothing of {:?} serves in the namespace {}", spec.name, spec.serve.namespace)).hint("nemo up --to serve").into());
+    }
+    Ok(super::serve::facts(&Serving::new(spec, render::Facts { controllers: deps.controllers(), ..render::Facts::stand_in(spec)? })))
 }
 
 /// Runs the tests outside a walk: for `nemo test`. Also the digest of what they were asked of.

@@ -14,6 +14,8 @@ pub(crate) struct Store {
     pub(crate) objects: BTreeMap<String, Value>,
     /// `PATCH deployments/vllm-worker`
     pub(crate) writes: Vec<String>,
+    /// Controllers do nothing: what is applied never becomes ready.
+    pub(crate) idle: bool,
     uid: u64,
 }
 
@@ -169,6 +171,9 @@ impl Store {
 
     /// What controllers, kubelets and helm would make of it.
     fn control(&mut self, path: &Path<'_>, object: &mut Value) {
+        if self.idle {
+            return;
+        }
         match path.plural {
             "persistentvolumeclaims" => {
                 // A volume whose claim is gone takes no other, not even one of the same name.

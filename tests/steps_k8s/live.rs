@@ -61,6 +61,8 @@ async fn what_no_controller_there_makes_is_refused_with_what_is_missing() {
         let Verdict::Refuse { why, hint, kind } = deployment.verdict(StepId::Serve).await else { panic!("{form}: it would never serve") };
         assert!(kind == Kind::Usage && why.contains(missing) && why.contains("the cluster has none") && hint.contains("--as auto"), "{why}; {hint}");
         assert_eq!(deployment.up(StepId::Serve).await.unwrap_err().kind, Kind::Usage);
+        let refused = Serve::new(deployment.deps()).diff(&deployment.api.client(), &deployment.serve_inputs()).await.unwrap_err();
+        assert!(refused.to_string().contains(missing), "what apply refuses is no difference that it would make: {refused}");
     }
     assert_eq!(deployment.api.writes(), Vec::<String>::new());
 }
@@ -75,6 +77,7 @@ async fn nothing_is_applied_in_a_namespace_that_is_being_deleted() {
     let failure = deployment.up(StepId::Serve).await.unwrap_err();
     assert!(failure.kind == Kind::Conflict && failure.message.contains("the namespace nemo is being deleted"), "{failure:?}");
     assert!(failure.hints[0].contains("kubectl wait --for=delete namespace/nemo"), "{failure:?}");
+    assert!(failure.message.ends_with("; nothing was changed") && failure.left.is_empty(), "{failure:?}");
     assert_eq!(deployment.api.writes(), before);
     let inputs = deployment.serve_inputs();
     let refused = Serve::new(deployment.deps()).diff(&deployment.api.client(), &inputs).await.unwrap_err();

@@ -13,6 +13,7 @@ mod platform;
 mod prune;
 mod rollback;
 mod storage;
+mod taken;
 
 use deployment::Deployment;
 use nemo::aws::Aws;
