@@ -63,6 +63,10 @@ pub struct Level {
 
 /// Reads every run in the folder or below it, by rising concurrency.
 pub fn read(folder: &Path) -> anyhow::Result<Vec<Level>> {
+    if !folder.exists() {
+        let hint = "name the folder that aiperf was given as --artifact-dir, or one above several of them";
+        return Err(fail(Kind::LocalIo, format!("{}: there is no such folder", folder.display())).hint(hint).into());
+    }
     let mut folders = Vec::new();
     find(folder, &mut folders)?;
     if folders.is_empty() {
@@ -195,6 +199,13 @@ fn sorted(records: &[Record], value: fn(&records::Measured) -> Option<f64>) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_is_not_there_is_told_with_what_to_do() {
+        let failure = crate::error::Failure::from(read(Path::new("/nowhere/artifacts")).unwrap_err());
+        assert_eq!((failure.kind, failure.message.as_str()), (Kind::LocalIo, "/nowhere/artifacts: there is no such folder"));
+        assert!(failure.hints.concat().contains("aiperf"));
+    }
 
     #[test]
     fn a_precision_is_known_by_the_end_of_the_name() {

@@ -58,6 +58,11 @@ impl Document {
         Ok(Self { resource, object })
     }
 
+    /// Is it the whole cluster's? One that is there serves, whoever made it.
+    pub fn is_clusters(&self) -> bool {
+        self.resource.kind == "RuntimeClass"
+    }
+
     /// Are there pods behind it that stay?
     pub fn has_pods(&self) -> bool {
         WORKLOADS.contains(&self.resource.kind.as_str())
@@ -169,7 +174,7 @@ fn live(document: &Document, there: Option<&PartialObjectMeta<DynamicObject>>) -
     let Some(there) = there else { return Live::Absent };
     let ours = |key: &str| there.labels().get(key) == document.object.labels().get(key);
     if !ours(LABEL_MANAGED_BY) || !ours(LABEL_DEPLOYMENT) {
-        Live::Foreign
+        if document.is_clusters() { Live::Same } else { Live::Foreign }
     } else if there.metadata.deletion_timestamp.is_some() {
         Live::Going
     } else if there.annotations().get(ANNOTATION_INPUTS) != document.object.annotations().get(ANNOTATION_INPUTS) {
@@ -479,6 +484,15 @@ mod tests {
         ];
         let titles: Vec<_> = stale(all, &documents).iter().map(Found::title).collect();
         assert_eq!(titles, ["Service n/b", "Deployment n/a", "Service m/a"]);
+    }
+
+    #[test]
+    fn what_is_the_whole_clusters_may_be_anybodys() {
+        let theirs = || serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
+        let document = |kind: &str, group: &str| Document::new(json!({"apiVersion": group, "kind": kind, "metadata": {"name": "a"}}), OWNER).unwrap();
+        assert_eq!(live(&document("RuntimeClass", "node.k8s.io/v1"), Some(&theirs())), Live::Same);
+        assert_eq!(live(&document("Namespace", "v1"), Some(&theirs())), Live::Foreign);
+        assert_eq!(live(&document("RuntimeClass", "node.k8s.io/v1"), None), Live::Absent);
     }
 
     #[test]

@@ -65,6 +65,9 @@ async fn applied(client: &Client, document: &Document) -> Result<Option<Differen
         let label = |object: &DynamicObject, key: &str| object.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
         [LABEL_MANAGED_BY, LABEL_DEPLOYMENT].iter().any(|key| label(there, key) != label(document.object(), key))
     });
+    if foreign && document.is_clusters() {
+        return Ok(None);
+    }
     let mut conflict = foreign.then(|| "it is there and does not carry our mark".to_owned());
     let would = match patched(client, document, true, false).await {
         Err(error) if error.is(&["Conflict"]) => {

@@ -37,6 +37,7 @@ const SERVING: &[(&str, &str)] = templates![
     "lws.yaml",
     "router.conf",
     "router.yaml",
+    "runtime-class.yaml",
     "worker.yaml",
     "worker-container.yaml",
     "worker-pod.yaml"

@@ -330,7 +330,8 @@ fn workloads(templates: &Templates, values: &Serving) -> anyhow::Result<Vec<Text
         Form::Deployments => "worker.yaml",
         Form::Lws => "lws.yaml",
         Form::DgdV1alpha1 => return Ok(vec![templates.render("dgd-v1alpha1.yaml", &all)?]),
-        Form::DgdV1beta1 | Form::DgdGrove => return Ok(vec![templates.render("dgd.yaml", &all)?]),
+        Form::DgdV1beta1 => return Ok(vec![templates.render("dgd.yaml", &all)?]),
+        Form::DgdGrove => return Ok(vec![templates.render("runtime-class.yaml", &all)?, templates.render("dgd.yaml", &all)?]),
     };
     let mut files = vec![templates.render("access.yaml", &all)?, templates.render("frontend.yaml", &all)?];
     for component in &values.components {

@@ -184,8 +184,8 @@ pub(super) fn marked(rendered: Vec<Rendered>, owner: Owner<'_>, kinds: &[KindOf]
                 let kinds: Vec<_> = kinds.iter().map(|kind| kind.kind).collect();
                 return Err(wrong(format!("{}: nemo would not take it away again; what it knows is {}", document.title(), kinds.join(", "))).into());
             }
-            // Whatever a user adds is among these kinds, and each of them is in a namespace.
-            if !overlays.is_empty() && document.object().metadata.namespace.is_none() {
+            // Whatever a user adds is among these kinds, and but for the cluster's own each of them is in a namespace.
+            if !overlays.is_empty() && !document.is_clusters() && document.object().metadata.namespace.is_none() {
                 return Err(wrong(format!("{} has no namespace: write namespace: {{{{ namespace }}}} under its metadata", document.title())).into());
             }
             documents.push(document);

@@ -39,6 +39,7 @@ pub(super) const KINDS: &[KindOf] = &[
     KindOf::new("rbac.authorization.k8s.io", "v1", "RoleBinding"),
     KindOf::new("rbac.authorization.k8s.io", "v1", "Role"),
     KindOf::new("", "v1", "ServiceAccount"),
+    KindOf::new("node.k8s.io", "v1", "RuntimeClass"),
 ];
 /// The part of `images` that the pods run.
 pub const IMAGE: &str = "vllm-runtime";
