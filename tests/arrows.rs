@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 /// Which modules each module may name. A module that is not here may name nothing of the crate.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("agent", &["bench", "error", "engine", "hub", "secret"]),
+    ("agent", &["bench", "error", "engine", "hub", "node", "secret"]),
     ("aws", &["error", "secret"]),
     ("bench", &["error"]),
     ("check", &["aws", "config", "engine", "error", "fit", "hub", "registry", "secret", "steps"]),
     (
         "cli",
         &[
-            "agent", "aws", "bench", "check", "compare", "config", "endpoint", "engine", "error", "explain", "fit", "hub", "k8s", "lint", "registry", "render", "report", "secret",
-            "slo", "steps", "ui",
+            "agent", "aws", "bench", "check", "compare", "config", "endpoint", "engine", "error", "explain", "fit", "hub", "k8s", "lint", "nccl", "proof", "registry", "render",
+            "report", "secret", "slo", "steps", "ui",
         ],
     ),
     ("compare", &["bench", "error"]),
@@ -26,6 +26,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("hub", &["error", "secret"]),
     ("k8s", &["error", "secret"]),
     ("lint", &["config", "error"]),
+    ("nccl", &["config", "error", "explain"]),
+    ("node", &[]),
+    ("proof", &["nccl", "node"]),
     ("registry", &["error", "secret"]),
     ("render", &["agent", "config", "error", "lint", "steps"]),
     ("report", &["bench", "compare", "slo"]),

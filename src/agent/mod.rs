@@ -3,3 +3,4 @@
 pub mod bench;
 pub mod copy;
 pub mod fetch;
+pub mod node;

@@ -29,6 +29,7 @@ mod session;
 mod slo;
 mod status;
 mod test;
+mod test_cluster;
 mod test_endpoint;
 mod up;
 mod weights;

@@ -24,6 +24,7 @@ fn are_what_the_types_say() {
     published::<super::status::Answer>("status");
     published::<super::cleanup::Answer>("cleanup");
     published::<super::test::Answer>("test");
+    published::<crate::proof::Answer>("cluster-test");
     published::<super::connect::Answer>("connect");
     published::<super::render::Answer>("render");
     published::<super::diff::Answer>("diff");

@@ -30,6 +30,8 @@ pub struct Args {
 enum What {
     /// Everything that users of the API rely on: streams, tools, schemas, long texts, pictures, refusals
     Endpoint(Box<super::test_endpoint::Args>),
+    /// Judge a run of nccl-tests: use on every GPU, traffic on every EFA adapter, the network that NCCL took, bandwidth
+    Cluster(Box<super::test_cluster::Args>),
 }
 
 /// The answer of `nemo test`.
@@ -47,8 +49,10 @@ impl fmt::Display for Answer {
 }
 
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
-    if let Some(What::Endpoint(args)) = args.what {
-        return super::test_endpoint::run(*args, global).await;
+    match args.what {
+        Some(What::Endpoint(args)) => return super::test_endpoint::run(*args, global).await,
+        Some(What::Cluster(args)) => return super::test_cluster::run(*args, global),
+        None => {}
     }
     let session = Session::open(global, &args.settings, Access::Write).await?;
     let result = tested(&session).await;

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from conftest import BINARY as BIN
-from conftest import SETTINGS, World
+from conftest import ROOT, SETTINGS, World
 
 USAGE, CONFIG, CREDENTIALS, CAPACITY, CONFLICT, REMOTE = 2, 10, 11, 12, 13, 15
 
@@ -302,3 +302,14 @@ def test_a_signal_at_the_question_is_a_no(world: World) -> None:
         asked.send_signal(signal.SIGINT)
         assert asked.wait(timeout=30) == 130
     os.close(terminal)
+
+
+def test_a_run_of_nccl_over_sockets_does_not_pass(world: World) -> None:
+    log = ROOT / "tests" / "fixtures" / "nccl" / "two_nodes_socket.txt"
+    message = refused(world, 16, "test", "cluster", "--log", str(log), "--nodes", "2")
+    assert "nemo explain N27" in message
+    done = world.nemo("test", "cluster", "--log", str(log), "--nodes", "2", "--output", "json")
+    answer = json.loads(done.stdout.splitlines()[0])
+    assert (answer["kind"], answer["passed"], answer["run"]["rows"]) == ("cluster-test", False, [])
+    assert any("Socket on node-0" in why for why in answer["objections"]), answer["objections"]
+    refused(world, 17, "test", "cluster", "--log", "not-here.txt")

@@ -27,6 +27,20 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     ),
     live("N20", Error, "EFA's registration of memory fails", "The image has an EFA installer before 1.29.1 and an NCCL from 2.19 on.", "An image with a newer EFA installer."),
     live(
+        "N22",
+        Error,
+        "EFA is there, and GPUDirect is not",
+        "The kernel has neither efa_nv_peermem nor the dma-buf way (Linux 5.12 and a driver that offers it), or the plug-in does not use it: every byte goes through the memory of the host.",
+        "lsmod on the node: efa_nv_peermem, gdrdrv; uname -r; and whether NCCL's log says GDRDMA behind `via NET/Libfabric`.",
+    ),
+    live(
+        "N23",
+        Warning,
+        "a bandwidth floor without its message size",
+        "Bus bandwidth grows with the size of the message: a healthy pair that reaches 487 GB/s at 16 GiB has 289 at 128 MiB, and fails a floor of 800 that names no size.",
+        "Hold each size against what was published for the same instance type, number of nodes, collective and size; where there is nothing, use and traffic decide.",
+    ),
+    live(
         "N29",
         Error,
         "the KV cache is not moved: decode computes the prompt again",
