@@ -39,8 +39,8 @@ pub struct Probe {
     pub gpus: Vec<GpuProbe>,
     /// Kernel modules that GPUDirect and EFA need, of those that are loaded, with their versions.
     pub modules: BTreeMap<String, Option<String>>,
-    /// Huge pages by their size in kB.
-    pub huge_pages: BTreeMap<u64, u64>,
+    /// Huge pages by their size in kB. Words, since an enum that has its tag inside reads no number back as a key.
+    pub huge_pages: BTreeMap<String, u64>,
     pub adapters: Vec<AdapterProbe>,
     /// As the EFA installer notes it.
     pub efa_installed: Option<String>,

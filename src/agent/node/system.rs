@@ -21,9 +21,9 @@ pub(super) fn modules(sys: &Path) -> BTreeMap<String, Option<String>> {
 }
 
 /// By size in kB.
-pub(super) fn huge_pages(sys: &Path) -> BTreeMap<u64, u64> {
+pub(super) fn huge_pages(sys: &Path) -> BTreeMap<String, u64> {
     let of = |folder: &Path| {
-        let size = folder.file_name()?.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let size = folder.file_name()?.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.to_owned();
         Some((size, word(&folder.join("nr_hugepages"))?.parse().ok()?))
     };
     entries(&sys.join("kernel/mm/hugepages")).iter().filter_map(|folder| of(folder)).collect()

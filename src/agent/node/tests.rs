@@ -63,9 +63,10 @@ async fn a_node_is_told_by_what_is_in_its_folders() {
     );
     let all = said(&look(root.path(), 0)).await;
     let [Said::Probe(probe), Said::End { samples: 0 }] = all.as_slice() else { panic!("{all:?}") };
+    assert_eq!(Said::read(&serde_json::to_string(&all[0]).unwrap()).as_ref(), Some(&all[0]));
     assert_eq!((probe.node.as_str(), probe.kernel.as_deref()), ("node-0", Some("6.12.40-63.114.amzn2023.x86_64")));
     assert_eq!(probe.modules.iter().map(|(name, version)| (name.as_str(), version.as_deref())).collect::<Vec<_>>(), [("efa", Some("2.17.3g")), ("gdrdrv", None)]);
-    assert_eq!(probe.huge_pages.get(&2048), Some(&5128));
+    assert_eq!(probe.huge_pages.get("2048"), Some(&5128));
     assert_eq!(
         probe.adapters.iter().map(|adapter| (adapter.device.as_str(), adapter.state.as_deref(), adapter.counts)).collect::<Vec<_>>(),
         [("rdmap86s0", Some("4: ACTIVE"), true), ("rdmap87s0", Some("4: ACTIVE"), true)]
