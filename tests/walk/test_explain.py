@@ -35,6 +35,7 @@ def test_what_the_cluster_says_is_explained(world: World) -> None:
     answer = explained(world, "N32")
     assert answer["cause"] and answer["cause"]["rule"] == "N32", answer
     assert "Insufficient cpu" in answer["cause"]["sentence"] and answer["cause"]["next"] and answer["usd_so_far"] is not None, answer
+    world.ok("platform", "status")
     # Its operator's webhooks have nobody behind them any more.
     assert world.exec("kubectl", "-n", "dynamo-system", "scale", "deployment", "--all", "--replicas=0").returncode == 0
     platform = asked(lambda: world.nemo("platform", "status"), lambda done: done.returncode != 0)
