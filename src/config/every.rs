@@ -1,6 +1,7 @@
 //! Every model in every precision, topology and form that the settings allow: for manifests that are read and checked as a whole.
 
 use super::files;
+use super::layers::Origin;
 use super::load::{Inputs, contradictions, resolve};
 use super::spec::Spec;
 use super::topology::{FormSetting, Topology};
@@ -25,8 +26,12 @@ pub fn every(inputs: &Inputs) -> anyhow::Result<Every> {
             let (spec, layers) = resolve(&of)?;
             for topology in Topology::ALL.into_iter().filter(|topology| !given("serve.topology") || *topology == settings.serve.topology) {
                 for form in topology.forms(spec.encode_worker()).into_iter().filter(|form| !given("serve.form") || *form == settings.form().0) {
-                    let mut spec = spec.clone();
+                    let (mut spec, mut layers) = (spec.clone(), layers.clone());
                     (spec.serve.topology, spec.serve.form) = (topology, FormSetting::As(form));
+                    // What is refused is told with these, not with the settings that they take the place of.
+                    for (key, value) in [("serve.topology", topology.to_string()), ("serve.form", form.to_string())] {
+                        layers.set_text(key, &value, Origin::Flag { flag: "--all".to_owned() }).map_err(anyhow::Error::msg)?;
+                    }
                     let name = format!("{model}-{precision}/{topology}-{form}");
                     match contradictions(&spec, &layers).as_slice() {
                         [] => all.specs.push((name, spec)),
@@ -66,6 +71,11 @@ mod tests {
         let names: Vec<_> = all.specs.iter().map(|(name, _)| name.as_str()).collect();
         let forms = ["deployments", "dgd-v1alpha1", "dgd-v1beta1", "dgd-grove"];
         assert_eq!(names, forms.map(|form| format!("nemotron-3.5-super-vl-bf16/disaggregated-{form}")));
-        assert!(of(&[("gpu.nodes", "1")]).refused.iter().any(|(name, why)| name.ends_with("pipeline-parallel-lws") && why.contains("2 GPU nodes")));
+        assert!(
+            of(&[("gpu.nodes", "1")])
+                .refused
+                .iter()
+                .any(|(name, why)| name.ends_with("pipeline-parallel-lws") && why.contains(r#"serve.topology = "pipeline-parallel": 1 worker(s) of 2 node(s) take 2 GPU nodes"#))
+        );
     }
 }

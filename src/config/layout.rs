@@ -101,6 +101,11 @@ impl Spec {
         self.serve.topology.splits_encode() && self.encode_worker() == Some(EncodeWorker::Dynamo)
     }
 
+    /// GPU nodes that all workers together take.
+    pub fn nodes_taken(&self) -> u32 {
+        self.parts().iter().map(Part::pods).sum()
+    }
+
     /// Are the engines vLLM's own servers, some of which encode pictures alone?
     pub fn splits_by_vllm(&self) -> bool {
         self.serve.topology.splits_encode() && self.encode_worker() == Some(EncodeWorker::Vllm)
@@ -147,10 +152,10 @@ pub(super) fn contradictions(spec: &Spec, layers: &Layers) -> Vec<String> {
         wrong.push(format!("{}: {topology} has no workers that do everything: serve.prefill and serve.decode count its workers", layers.place("serve.replicas")));
     }
     wrong.extend(tensor_parallel(spec, layers, gpus));
-    let needed: u32 = spec.parts().iter().map(Part::pods).sum();
+    let needed = spec.nodes_taken();
     if wrong.is_empty() && needed > spec.gpu.nodes {
         wrong.push(format!(
-            "{}: {} take {needed} GPU nodes, and there are {} ({})",
+            "{}: {} take {needed} GPU nodes, and there are {} ({}); --nodes {needed} has as many",
             layers.place(if topology == Topology::Aggregated { "serve.replicas" } else { "serve.topology" }),
             said(&spec.parts()),
             spec.gpu.nodes,
@@ -231,8 +236,8 @@ mod tests {
         insta::assert_snapshot!(refused(&[("serve.form", "lws")]), @r#"--as: serve.form = "lws": there is no aggregated as lws: each worker is one pod: a group of one pod needs no LeaderWorkerSet, and would restart for nothing; there is deployments, dgd-v1alpha1, dgd-v1beta1, dgd-grove"#);
         insta::assert_snapshot!(refused(&[("serve.topology", "e-pd"), ("serve.form", "dgd-v1beta1"), ("gpu.nodes", "2")]), @r#"--as: serve.form = "dgd-v1beta1": there is no e-pd as dgd-v1beta1: in a graph of Dynamo's operator Dynamo's own encode worker would have to do it, which knows no Nemotron model (up to 1.6.1: Qwen-VL and LLaVA-1.5 only); there is deployments"#);
         insta::assert_snapshot!(refused(&[("model", "nemotron-3-super"), ("serve.topology", "e-p-d"), ("gpu.nodes", "3")]), @r#"--topology: serve.topology = "e-p-d": NVIDIA Nemotron 3 Super 120B-A12B takes no pictures, so there is nothing to encode apart"#);
-        insta::assert_snapshot!(refused(&[("serve.topology", "pipeline-parallel")]), @r#"--topology: serve.topology = "pipeline-parallel": 1 worker(s) of 2 node(s) take 2 GPU nodes, and there are 1 (default: gpu.nodes = 1)"#);
-        insta::assert_snapshot!(refused(&[("serve.topology", "disaggregated"), ("serve.prefill", "2"), ("gpu.nodes", "2")]), @r#"--topology: serve.topology = "disaggregated": 2 prefill worker(s) of 1 node(s) and 1 decode worker(s) of 1 node(s) take 3 GPU nodes, and there are 2 (--nodes: gpu.nodes = 2)"#);
+        insta::assert_snapshot!(refused(&[("serve.topology", "pipeline-parallel")]), @r#"--topology: serve.topology = "pipeline-parallel": 1 worker(s) of 2 node(s) take 2 GPU nodes, and there are 1 (default: gpu.nodes = 1); --nodes 2 has as many"#);
+        insta::assert_snapshot!(refused(&[("serve.topology", "disaggregated"), ("serve.prefill", "2"), ("gpu.nodes", "2")]), @r#"--topology: serve.topology = "disaggregated": 2 prefill worker(s) of 1 node(s) and 1 decode worker(s) of 1 node(s) take 3 GPU nodes, and there are 2 (--nodes: gpu.nodes = 2); --nodes 3 has as many"#);
         insta::assert_snapshot!(refused(&[("serve.topology", "disaggregated"), ("serve.nodes", "2"), ("gpu.nodes", "4")]), @"--set serve.nodes: serve.nodes = 2: disaggregated takes no more than one node a worker: vLLM's NIXL connector refuses pipeline parallelism for models with Mamba layers, and on the receiving side for every model (0.26 to 0.33)");
         insta::assert_snapshot!(refused(&[("serve.nodes", "2"), ("gpu.nodes", "2")]), @"--set serve.nodes: serve.nodes = 2: aggregated takes no more than one node a worker: each replica is one node; pipeline-parallel and expert-parallel spread a replica over nodes");
         insta::assert_snapshot!(refused(&[("serve.topology", "expert-parallel"), ("serve.nodes", "1"), ("gpu.nodes", "2")]), @"--set serve.nodes: serve.nodes = 1: expert-parallel spreads a replica over 2 nodes or more; aggregated has it on one");

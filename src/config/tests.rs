@@ -134,7 +134,7 @@ fn a_name_that_aws_would_refuse() {
 #[test]
 fn settings_that_contradict_each_other() {
     insta::assert_snapshot!(refused(None, &[], &[("instance", "m7i.2xlarge")]), @r#"--instance: instance = "m7i.2xlarge": m7i.2xlarge has no GPU"#);
-    insta::assert_snapshot!(refused(Some("[serve]\nreplicas = 2\n"), &[], &[]), @"nemo.toml:2: serve.replicas = 2: 2 worker(s) of 1 node(s) take 2 GPU nodes, and there are 1 (default: gpu.nodes = 1)");
+    insta::assert_snapshot!(refused(Some("[serve]\nreplicas = 2\n"), &[], &[]), @"nemo.toml:2: serve.replicas = 2: 2 worker(s) of 1 node(s) take 2 GPU nodes, and there are 1 (default: gpu.nodes = 1); --nodes 2 has as many");
     insta::assert_snapshot!(refused(Some("[serve]\nmax_model_len = 1000000\n"), &[], &[]), @"nemo.toml:2: serve.max_model_len = 1000000: NVIDIA Nemotron 3.5 Super VL 120B-A12B takes at most 262144");
 }
 

@@ -119,7 +119,7 @@ fn patched(manifest: &Manifest, patch: Value, what: &str) -> anyhow::Result<Mani
         Value::Array(_) => {
             let operations: Vec<PatchOperation> = serde_json::from_value(patch).map_err(|error| fail(Kind::Config, format!("{what}: no JSON Patch: {error}")).hint(SHAPE))?;
             json_patch::patch(&mut patched, &operations).map_err(|error| missed(manifest, &operations, &error, what))?;
-            operations.iter().all(|operation| matches!(operation, PatchOperation::Test(_)))
+            !operations.is_empty() && operations.iter().all(|operation| matches!(operation, PatchOperation::Test(_)))
         }
         Value::Object(_) => {
             json_patch::merge(&mut patched, &patch);
@@ -239,6 +239,7 @@ mod tests {
             (service("[{op: add, path: /spec/ports/7, value: 2}]"), "p.yaml:2: Service a: add /spec/ports/7: path is invalid", "/spec/ports is a list of 1"),
             (service("[{op: test, path: /spec/ports/0/port, value: 2}]"), "test /spec/ports/0/port: value did not match", "/spec/ports/0/port is 1"),
             (service("{spec: {ports: [{port: 1}]}}"), "p.yaml:2: Service a: the patch changes nothing", "nemo render"),
+            (service("[]"), "p.yaml:2: Service a: the patch changes nothing", "nemo render"),
             (service("{metadata: {name: c}}"), "name and namespace stay", "--name"),
             (service("[{op: chnage, path: /spec}]"), "no JSON Patch: unknown variant `chnage`", "a list"),
             (service("{metadata: {labels: {nemo.dev/step: weights}}}"), "p.yaml:2: Service a: the label nemo.dev/step is nemo's own mark", "any other name"),

@@ -406,6 +406,10 @@ impl Step for Serve {
         let spec = &self.deps.spec;
         let (form, reason) = spec.form_with(self.deps.controllers());
         let mut notes = vec![format!("{} as {form}: {reason}", spec.serve.topology)];
+        let (taken, nodes) = (spec.nodes_taken(), spec.gpu.nodes);
+        if taken < nodes {
+            notes.push(format!("{taken} of {nodes} GPU nodes will serve, and all are paid for: serve.replicas, or prefill and decode, take more; --nodes {taken} has no more"));
+        }
         if spec.encoded_by_dynamo() {
             notes.push("unverified: Dynamo's encode workers were never run with this model on GPUs; each takes one GPU of its node".to_owned());
         }

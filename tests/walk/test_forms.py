@@ -110,5 +110,6 @@ def test_what_no_controller_makes_is_refused(world: World) -> None:
 
 
 def test_back_to_what_is_there_without_settings(world: World) -> None:
+    assert planned(world)["notes"][1].startswith("1 of 2 GPU nodes will serve, and all are paid for"), "one replica of one node"
     serves(world)
     assert workloads(world) == {"deployment/frontend", "deployment/vllm-worker"}
