@@ -192,7 +192,7 @@ fn sorted(records: &[Record], value: fn(&records::Measured) -> Option<f64>) -> V
             Outcome::Failed { .. } => Some(f64::INFINITY),
         })
         .collect();
-    values.sort_by(f64::total_cmp);
+    values.sort_unstable_by(f64::total_cmp);
     values
 }
 

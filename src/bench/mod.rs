@@ -11,6 +11,7 @@ mod recorded;
 pub mod records;
 pub mod result;
 pub mod said;
+mod scan;
 pub mod side;
 pub mod stats;
 pub mod summary;

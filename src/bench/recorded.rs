@@ -78,6 +78,19 @@ fn the_opening_burst_is_told_apart() {
 }
 
 #[test]
+fn a_stalled_tail_is_told_apart() {
+    let n = judge(&recorded("stalled-0.13.0"), 8, 60).numbers.unwrap();
+    let (stalled, itl) = (n.stalled.unwrap(), n.itl_ms.unwrap());
+    // Three of sixty stopped for twelve seconds: 27.7 ms on average with them, and a third of the healthy run's 488 tokens a second.
+    assert_eq!((stalled.requests, stalled.rest_itl_ms.as_ref().unwrap().count), (3, 57));
+    assert!((itl.avg - 27.7).abs() < 0.1 && stalled.rest_itl_ms.as_ref().unwrap().avg < 16.0, "{stalled:?}");
+    assert!(n.output_tokens_per_second < 160.0 && stalled.rest_output_tokens_per_second > 450.0, "{stalled:?}");
+    for healthy in ["0.9.0", "0.13.0"] {
+        assert_eq!(judge(&recorded(healthy), 8, 48).numbers.unwrap().stalled, None);
+    }
+}
+
+#[test]
 fn what_was_not_as_asked_is_named() {
     let folder = recorded("0.13.0");
     assert_eq!(failed(&judge(&folder, 8, 60)), ["count"]);

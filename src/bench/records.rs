@@ -1,12 +1,15 @@
 //! Reads `profile_export.jsonl`: one line per finished request, in order of completion, as aiperf 0.9.0 and 0.13.0 write it.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{io, thread};
 
 use anyhow::Context;
 use serde::Deserialize;
 
+use super::scan;
 use crate::error::{Kind, fail};
 
 /// One finished request of the phase that is measured. Times in nanoseconds since the Unix epoch.
@@ -102,37 +105,135 @@ struct ErrorDetails {
     message: Option<String>,
 }
 
-/// Reads the file line by line: 20,000 requests are 50 MB. Only a last line without its newline may be cut.
+/// So much of a file is read at once: a million requests are three gigabytes.
+const BLOCK: u64 = 2 << 20;
+
+/// Reads the file, spread over the machine's cores. Only a last line without its newline may be cut.
 pub fn read(path: &Path) -> anyhow::Result<Records> {
+    let name = path.display();
     let file = File::open(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => anyhow::Error::new(
-            fail(Kind::Verification, format!("{} is not there: no request finished, or aiperf was stopped before it wrote anything", path.display()))
+        io::ErrorKind::NotFound => anyhow::Error::new(
+            fail(Kind::Verification, format!("{name} is not there: no request finished, or aiperf was stopped before it wrote anything"))
                 .hint("look into the log beside it: logs/aiperf.log, aiperf-output.log"),
         ),
-        _ => anyhow::Error::new(e).context(format!("reading {}", path.display())),
+        _ => anyhow::Error::new(e).context(format!("reading {name}")),
     })?;
-    read_from(BufReader::new(file), &path.display().to_string())
+    let length = file.metadata().with_context(|| format!("reading {name}"))?.len();
+    read_from(&|bytes, at| file.read_at(bytes, at), length, BLOCK, &name.to_string())
 }
 
-fn read_from(mut input: impl BufRead, name: &str) -> anyhow::Result<Records> {
-    let mut records = Records::default();
-    // Bytes, since a cut may go through the middle of a character.
-    let mut line = Vec::new();
-    for number in 1_u64.. {
-        line.clear();
-        if input.read_until(b'\n', &mut line).with_context(|| format!("reading {name}, line {number}"))? == 0 {
-            break;
+/// Fills bytes from a place on, as far as there are any.
+type ReadAt<'a> = &'a (dyn Fn(&mut [u8], u64) -> io::Result<usize> + Sync);
+
+fn read_from(source: ReadAt<'_>, length: u64, block: u64, name: &str) -> anyhow::Result<Records> {
+    let (blocks, next) = (length.div_ceil(block), AtomicU64::new(0));
+    let work = || {
+        let mut parts = Vec::new();
+        let mut bytes = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= blocks {
+                return Ok(parts);
+            }
+            lines_of(source, at * block, block, length, &mut bytes)?;
+            parts.push((at, Part::read(&bytes)));
         }
-        if line.trim_ascii().is_empty() {
-            continue;
+    };
+    let threads = thread::available_parallelism().map_or(1, |cores| cores.get() as u64).min(blocks).max(1);
+    let parts: io::Result<Vec<_>> = match threads {
+        1 => work(),
+        _ => thread::scope(|scope| {
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let done: io::Result<Vec<_>> = running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
+            done.map(|parts| parts.into_iter().flatten().collect())
+        }),
+    };
+    let mut parts = parts.with_context(|| format!("reading {name}"))?;
+    parts.sort_by_key(|(at, _)| *at);
+    let mut records = Records { profiling: Vec::with_capacity(parts.iter().map(|(_, part)| part.records.profiling.len()).sum()), ..Records::default() };
+    let mut lines = 0;
+    for (_, part) in parts {
+        if let Some((line, why)) = part.wrong {
+            return Err(fail(Kind::Verification, format!("{name}, line {}: {why}", lines + line)).into());
         }
-        match serde_json::from_slice::<Line>(&line) {
-            Ok(parsed) => records.take(parsed, name, number)?,
-            Err(e) if !line.ends_with(b"\n") && cut(&line, &e) => records.torn = true,
-            Err(e) => return Err(fail(Kind::Verification, format!("{name}, line {number}: not a record of aiperf: {e}")).into()),
-        }
+        lines += part.lines;
+        records.profiling.extend(part.records.profiling);
+        records.warmup += part.records.warmup;
+        records.torn |= part.records.torn;
     }
     Ok(records)
+}
+
+/// The lines that begin in the block at this place: the last one may end behind it.
+fn lines_of(source: ReadAt<'_>, start: u64, block: u64, length: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
+    // A line begins behind a newline, which may be the last byte of the block before.
+    let from = start.saturating_sub(1);
+    let end = (start + block).min(length);
+    bytes.clear();
+    fill(source, from, end, bytes)?;
+    let begins = if start == 0 { 0 } else { bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1) };
+    if from + begins as u64 >= end {
+        bytes.clear();
+        return Ok(());
+    }
+    let mut behind = end;
+    while !bytes.ends_with(b"\n") && behind < length {
+        let (old, more) = (bytes.len(), (behind + 8192).min(length));
+        fill(source, behind, more, bytes)?;
+        behind = more;
+        if let Some(at) = bytes[old..].iter().position(|byte| *byte == b'\n') {
+            bytes.truncate(old + at + 1);
+        }
+    }
+    bytes.drain(..begins);
+    Ok(())
+}
+
+fn fill(source: ReadAt<'_>, from: u64, end: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let (old, wanted) = (bytes.len(), (end - from) as usize);
+    bytes.resize(old + wanted, 0);
+    let mut got = 0;
+    while got < wanted {
+        match source(&mut bytes[old + got..], from + got as u64)? {
+            0 => break,
+            more => got += more,
+        }
+    }
+    // Somebody cut the file meanwhile.
+    bytes.truncate(old + got);
+    Ok(())
+}
+
+/// What some lines say.
+#[derive(Default)]
+struct Part {
+    records: Records,
+    lines: u64,
+    /// The first line that is none, by its number from 1, and why.
+    wrong: Option<(u64, String)>,
+}
+
+impl Part {
+    fn read(bytes: &[u8]) -> Self {
+        let mut part = Self::default();
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            part.lines += 1;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            match scan::answered(line) {
+                Ok(Some(record)) => part.records.profiling.push(record),
+                Ok(None) => part.records.warmup += 1,
+                Err(scan::Odd) => {
+                    if let Err(why) = part.records.line(line) {
+                        part.wrong = Some((part.lines, why));
+                        break;
+                    }
+                }
+            }
+        }
+        part
+    }
 }
 
 /// Does the line end where it could have gone on? After `1.` or `1e` a number is wrong only because it ends.
@@ -141,18 +242,23 @@ fn cut(line: &[u8], error: &serde_json::Error) -> bool {
 }
 
 impl Records {
-    fn take(&mut self, line: Line, name: &str, number: u64) -> anyhow::Result<()> {
-        match line.metadata.benchmark_phase.as_str() {
-            "warmup" => self.warmup += 1,
-            "profiling" => self.profiling.push(line.into_record(name, number)?),
-            other => return Err(fail(Kind::Verification, format!("{name}, line {number}: phase {other:?} is not known; known are warmup and profiling")).into()),
+    fn line(&mut self, line: &[u8]) -> Result<(), String> {
+        match serde_json::from_slice::<Line>(line) {
+            Ok(parsed) => match parsed.metadata.benchmark_phase.as_str() {
+                "warmup" => self.warmup += 1,
+                "profiling" => self.profiling.push(parsed.into_record()?),
+                other => return Err(format!("phase {other:?} is not known; known are warmup and profiling")),
+            },
+            // Bytes, since a cut may go through the middle of a character.
+            Err(e) if !line.ends_with(b"\n") && cut(line, &e) => self.torn = true,
+            Err(e) => return Err(format!("not a record of aiperf: {e}")),
         }
         Ok(())
     }
 }
 
 impl Line {
-    fn into_record(self, name: &str, number: u64) -> anyhow::Result<Record> {
+    fn into_record(self) -> Result<Record, String> {
         let Self { metadata, metrics, error } = self;
         let value = |metric: Option<Metric>| metric.map(|metric| metric.value);
         let outcome = match (error, metrics.request_latency) {
@@ -169,7 +275,7 @@ impl Line {
                 usage_output_tokens: value(metrics.usage_completion_tokens),
                 chunks: value(metrics.http_req_chunks_received),
             }),
-            (None, None) => return Err(fail(Kind::Verification, format!("{name}, line {number}: neither an error nor a request_latency")).into()),
+            (None, None) => return Err("neither an error nor a request_latency".into()),
         };
         Ok(Record { start_ns: metadata.request_start_ns, end_ns: metadata.request_end_ns, issued_ns: metadata.credit_issued_ns, outcome })
     }
@@ -184,7 +290,69 @@ mod tests {
     const WARMUP: &str = r#"{"metadata":{"benchmark_phase":"warmup","request_start_ns":1,"request_end_ns":2},"metrics":{"request_latency":{"value":1.0,"unit":"ms"}}}"#;
 
     fn parse(text: &str) -> anyhow::Result<Records> {
-        read_from(text.as_bytes(), "run/profile_export.jsonl")
+        bytes(text.as_bytes(), BLOCK)
+    }
+
+    fn bytes(all: &[u8], block: u64) -> anyhow::Result<Records> {
+        let source = |into: &mut [u8], at: u64| {
+            let left = &all[at as usize..];
+            let most = left.len().min(into.len());
+            into[..most].copy_from_slice(&left[..most]);
+            Ok(most)
+        };
+        read_from(&source, all.len() as u64, block, "run/profile_export.jsonl")
+    }
+
+    #[test]
+    fn a_line_of_spaces_alone_or_between_is_read_like_any_other() {
+        let spaces = " ".repeat(1_000_000);
+        let text = format!("{spaces}\n{}\n", ANSWERED.replacen(':', &format!(":{spaces}"), 1));
+        assert_eq!(parse(&text).unwrap(), parse(&format!("{ANSWERED}\n")).unwrap());
+    }
+
+    #[test]
+    fn it_is_the_same_in_blocks_of_any_size() {
+        let text = format!("{WARMUP}\n{ANSWERED}\n\n{FAILED}\n{}\n{ANSWERED}", ANSWERED.replace("58.3", "60.5"));
+        let want = parse(&text).unwrap();
+        assert_eq!((want.warmup, want.profiling.len()), (1, 4));
+        let wrong = text.replace("60.5", "x");
+        for block in 1..text.len() as u64 + 2 {
+            assert_eq!(bytes(text.as_bytes(), block).unwrap(), want, "{block}");
+            let error = bytes(wrong.as_bytes(), block).unwrap_err().to_string();
+            assert!(error.contains("line 5: not a record"), "{block}: {error}");
+        }
+    }
+
+    /// Without what serde_json's last bit differs in: it reads 30.452458999999998 as 30.452459.
+    fn rounded(mut record: Record) -> Record {
+        if let Outcome::Answered(measured) = &mut record.outcome {
+            let Measured { latency_ms, ttft_ms, first_answer_ms, itl_ms, .. } = measured;
+            [Some(latency_ms), ttft_ms.as_mut(), first_answer_ms.as_mut(), itl_ms.as_mut()].into_iter().flatten().for_each(|ms| *ms = (*ms * 1e9).round());
+        }
+        record
+    }
+
+    #[test]
+    fn a_line_read_fast_is_what_serde_makes_of_it() {
+        for name in ["0.9.0", "0.13.0", "stalled-0.13.0"] {
+            let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/aiperf").join(name).join("profile_export.jsonl")).unwrap();
+            for line in text.lines() {
+                let mut slow = Records::default();
+                slow.line(line.as_bytes()).unwrap();
+                let fast = scan::answered(line.as_bytes()).unwrap();
+                assert_eq!(fast.map(rounded), slow.profiling.pop().map(rounded), "{line}");
+            }
+        }
+        // What is odd is left to serde, which knows all of JSON.
+        for (from, to) in
+            [("58.3", "58."), ("58.3", ".3"), ("58.3", "058.3"), ("58.3", "\"58\""), ("request_latency", "request\\u005flatency"), ("profiling", "cooldown"), ("[1]", "[\"ü\"]")]
+        {
+            assert_eq!(scan::answered(ANSWERED.replace(from, to).as_bytes()), Err(scan::Odd), "{to}");
+        }
+        assert_eq!(scan::answered(FAILED.as_bytes()), Err(scan::Odd));
+        for end in 0..ANSWERED.len() {
+            assert_eq!(scan::answered(&ANSWERED.as_bytes()[..end]), Err(scan::Odd), "{end}");
+        }
     }
 
     #[test]
@@ -202,7 +370,7 @@ mod tests {
         assert_eq!((records.profiling.len(), records.torn), (1, true));
         let (umlaut, whole) = (FAILED.replace("cut", "schön"), "schön".len());
         let end = umlaut.find("schön").unwrap() + whole - 2;
-        assert!(read_from(&umlaut.as_bytes()[..end], "r").unwrap().torn, "cut in the middle of a character");
+        assert!(bytes(&umlaut.as_bytes()[..end], BLOCK).unwrap().torn, "cut in the middle of a character");
         assert!(!parse(ANSWERED).unwrap().torn, "a whole line without its newline is whole");
         for text in [format!("{cut}\n{ANSWERED}\n"), format!("{ANSWERED}\n{cut}\n")] {
             let error = parse(&text).unwrap_err().to_string();
@@ -215,9 +383,9 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/aiperf/0.13.0/profile_export.jsonl");
         let text = std::fs::read_to_string(path).unwrap();
         let line = text.lines().last().unwrap();
-        for bytes in 1..line.len() {
-            let records = read_from(&line.as_bytes()[..bytes], "r").unwrap_or_else(|error| panic!("{bytes}: {error}"));
-            assert!(records.torn && records.profiling.is_empty(), "{bytes}");
+        for end in 1..line.len() {
+            let records = bytes(&line.as_bytes()[..end], BLOCK).unwrap_or_else(|error| panic!("{end}: {error}"));
+            assert!(records.torn && records.profiling.is_empty(), "{end}");
         }
     }
 

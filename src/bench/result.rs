@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Load, Plan, Served};
-use super::stats::{self, Asked, Distribution, Numbers};
+use super::stats::{self, Asked, Distribution, Numbers, Stalled};
 use super::validity::{Check, check, checks};
 use super::{records, summary};
 use crate::error::Failure;
@@ -114,5 +114,7 @@ fn table(f: &mut fmt::Formatter<'_>, numbers: &Numbers) -> fmt::Result {
     row("whole answer, ms", &numbers.latency_ms)?;
     writeln!(f, "{:<34}{:>10.1} a second", "output tokens", numbers.output_tokens_per_second)?;
     writeln!(f, "{:<34}{:>10.2} a second", "requests", numbers.requests_per_second)?;
-    writeln!(f, "{:<34}{:>10}", "failed requests", numbers.failed)
+    writeln!(f, "{:<34}{:>10}", "failed requests", numbers.failed)?;
+    let Some(Stalled { above_ms, requests, rest_output_tokens_per_second, .. }) = &numbers.stalled else { return Ok(()) };
+    writeln!(f, "{:<34}{requests:>10} with an ITL above {above_ms:.1} ms; the others had {rest_output_tokens_per_second:.1} output tokens a second", "stalled requests")
 }

@@ -7,6 +7,9 @@ use super::records::{Measured, Outcome, Record};
 /// A request whose output is shorter than this share of what was asked is counted as short.
 const SHORT_BELOW: f64 = 0.9;
 
+/// A request stalled when its ITL is above this many times the median: the slowest honest ones that were recorded are at 1.2 times, stalled ones at 18 (`tests/fixtures/aiperf`).
+const STALLED_ABOVE: f64 = 4.0;
+
 /// One metric over many requests, in the metric's own unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Distribution {
@@ -26,7 +29,7 @@ impl Distribution {
     /// Of these values, in any order; `None` of no values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
+        sorted.sort_unstable_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let count = sorted.len() as f64;
         let avg = sorted.iter().sum::<f64>() / count;
@@ -78,6 +81,21 @@ pub struct Numbers {
     pub seconds: f64,
     pub output_tokens_per_second: f64,
     pub requests_per_second: f64,
+    /// A stalled tail, told apart; none: nothing stalled.
+    #[serde(default)]
+    pub stalled: Option<Stalled>,
+}
+
+/// Requests that stopped in the middle: a few of them pull up the average ITL, and at the end of a run throughput down.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Stalled {
+    /// Those with a higher ITL than this: four times the median.
+    pub above_ms: f64,
+    pub requests: u64,
+    /// Of the others.
+    pub rest_itl_ms: Option<Distribution>,
+    /// Of the others, over their own time.
+    pub rest_output_tokens_per_second: f64,
 }
 
 /// What the run was asked for, as far as the numbers depend on it.
@@ -115,7 +133,25 @@ pub fn numbers(records: &[Record], asked: Asked, seconds: f64) -> Numbers {
         seconds,
         output_tokens_per_second: total_output / seconds,
         requests_per_second: answered.len() as f64 / seconds,
+        stalled: if streamed { stalled(records) } else { None },
     }
+}
+
+fn stalled(records: &[Record]) -> Option<Stalled> {
+    let itl = |record: &Record| record.answered().and_then(|measured| measured.itl_ms);
+    let mut sorted: Vec<f64> = records.iter().filter_map(itl).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let above_ms = STALLED_ABOVE * percentile(&sorted, 0.5);
+    let rest = sorted.partition_point(|value| *value <= above_ms);
+    if rest == sorted.len() || sorted.is_empty() {
+        return None;
+    }
+    let flowed = || records.iter().filter(|record| record.answered().is_some() && itl(record).is_none_or(|value| value <= above_ms));
+    let tokens: f64 = flowed().filter_map(|record| record.answered()?.output_tokens).sum();
+    let (start, end) = (flowed().map(|record| record.start_ns).min()?, flowed().map(|record| record.end_ns).max()?);
+    let requests = (sorted.len() - rest) as u64;
+    sorted.truncate(rest);
+    Some(Stalled { above_ms, requests, rest_itl_ms: Distribution::of(sorted), rest_output_tokens_per_second: tokens / (end.saturating_sub(start) as f64 / 1e9) })
 }
 
 /// Seconds from the first start to the last end of answered requests: what 0.9.0 divides by.

@@ -22,7 +22,7 @@ fn finite(value: f64) -> Option<f64> {
 }
 
 /// Latencies are over all requests: one that failed never came.
-pub const COLUMNS: [Column; 15] = [
+pub const COLUMNS: [Column; 16] = [
     Column { title: "answered", key: "answered", of: |level| Some(level.numbers.answered as f64), digits: 0 },
     Column { title: "failed", key: "failed", of: |level| Some(level.numbers.failed as f64), digits: 0 },
     Column { title: "TTFT p50, ms", key: "ttft_p50_ms", of: |level| at(level, Metric::Ttft, 50.0), digits: 1 },
@@ -37,6 +37,7 @@ pub const COLUMNS: [Column; 15] = [
     Column { title: "output tokens/s", key: "output_tokens_per_second", of: |level| finite(level.numbers.output_tokens_per_second), digits: 1 },
     Column { title: "requests/s", key: "requests_per_second", of: |level| finite(level.numbers.requests_per_second), digits: 2 },
     Column { title: "tokens/s a user", key: "tokens_per_second_per_user", of: per_user, digits: 1 },
+    Column { title: "stalled", key: "stalled", of: |level| Some(level.numbers.stalled.as_ref().map_or(0.0, |stalled| stalled.requests as f64)), digits: 0 },
     Column { title: "short answers", key: "short", of: |level| Some(level.numbers.short as f64), digits: 0 },
 ];
 

@@ -130,6 +130,7 @@ fn result(plan: &BenchPlan, valid: bool) -> RunResult {
         seconds: 1.0,
         output_tokens_per_second: 100.0,
         requests_per_second: 10.0,
+        stalled: None,
     };
     let checks = vec![check("errors", valid, "9 of 80 requests failed")];
     let attempt = Attempt {
