@@ -233,15 +233,18 @@ impl Summary {
             service: facts.service,
             namespace: facts.namespace,
         });
+        let bench: Option<BenchFacts> = walk.facts.get(StepId::Bench).ok();
+        // What was measured is measured again with other prompts only.
+        let measure = if bench.is_some() { format!("nemo bench{flag} --set bench.seed=43") } else { format!("nemo up{flag}") };
         let next = match &endpoint {
-            Some(_) => vec![format!("nemo connect{flag}"), format!("nemo status{flag}"), format!("nemo bench{flag} --set bench.seed=43"), format!("nemo cleanup{flag}")],
+            Some(_) => vec![format!("nemo connect{flag}"), format!("nemo status{flag}"), measure, format!("nemo cleanup{flag}")],
             None => vec![format!("{}{flag}", after(walk)), format!("nemo status{flag}"), format!("nemo cleanup{flag}")],
         };
         Self {
             kind: "result",
             deployment: walk.state.deployment.clone(),
             endpoint,
-            bench: walk.facts.get(StepId::Bench).ok(),
+            bench,
             changed: planned.iter().filter(|planned| planned.verdict.acts()).map(|planned| planned.step).collect(),
             usd_per_hour: Resource::hourly_if_known(&exists),
             exists,

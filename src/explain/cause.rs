@@ -146,7 +146,7 @@ fn by_itself(waiting: &[&PodFacts]) -> Option<Cause> {
         return Some(told(Some("crash"), format!("{} does not serve: {ended}", subject(pod)), "correct what it said last; nemo apply then starts it anew"));
     }
     if let Some((pod, held)) = held() {
-        let next = "wait until those that are ending are gone, then ask again; what goes on running has to go first, or the pod needs another node";
+        let next = "those that are ending will be gone soon: ask again; what goes on running has to go first (nemo apply takes away what the settings do not ask for), or the pod needs another node";
         return Some(told(None, format!("{} waits for its place: {held}", subject(pod)), next));
     }
     loading().map(|(pod, loading)| told(None, format!("{} is still loading, and nothing is wrong so far: {loading}", subject(pod)), "wait, and ask again"))

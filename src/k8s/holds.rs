@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Client, ResourceExt};
 
 use super::error::Answer;
@@ -58,6 +58,15 @@ async fn not_working(client: &Client, controller: &Controller) -> Result<Option<
         }
     }
     Ok(None)
+}
+
+/// Is a Deployment or a LeaderWorkerSet scaled to nothing? It is ready then, and nobody serves.
+pub async fn scaled_to_0(client: &Client, kind: &str, namespace: &str, name: &str) -> Result<bool, ServiceError> {
+    let (group, version) = if kind == "Deployment" { ("apps", "v1") } else { ("leaderworkerset.x-k8s.io", "v1") };
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let found = api.get_opt(name).await.answer(&format!("GET {}/{name}", resource.plural))?;
+    Ok(found.is_some_and(|found| found.data["spec"]["replicas"] == 0))
 }
 
 /// By what an object is held that is being deleted: each finalizer, whose it is, and how that one stands. Empty without finalizers.

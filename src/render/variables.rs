@@ -43,6 +43,7 @@ pub(super) fn engine(spec: &Spec, form: Form, part: &Part, startup_s: u64) -> Ve
     }
     env.push(timeouts(startup_s));
     env.extend(network(spec, part));
+    env.extend(quack(spec));
     env.extend(own(spec));
     env
 }
@@ -61,6 +62,7 @@ fn server(spec: &Spec, part: &Part, startup_s: u64) -> Vec<Because<Variable>> {
     if !encodes {
         env.extend(network(spec, part));
     }
+    env.extend(quack(spec));
     env.extend(own(spec));
     env
 }
@@ -74,6 +76,12 @@ fn timeouts(startup_s: u64) -> Because<Variable> {
         "The first derives from the time that the load may take, as the startup probe does: the shortest of them decides. The second allows for kernels that are compiled in a step.",
         [variable("VLLM_ENGINE_READY_TIMEOUT_S", startup_s), variable("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", "1800")],
     )
+}
+
+/// Only NVFP4 has the kernels that it patches.
+fn quack(spec: &Spec) -> Option<Because<Variable>> {
+    let reason = "Images with vllm_omni patch FP8 kernels in workers that may not start processes: a tenth of a token a second, which looks like a hang.";
+    (spec.precision_name == "nvfp4").then(|| variables(reason, [variable("VLLM_OMNI_USE_QUACK_FP8", "0")]))
 }
 
 fn own(spec: &Spec) -> impl Iterator<Item = Because<Variable>> {

@@ -59,6 +59,8 @@ async fn unready(client: &Client, found: &Found) -> Result<Option<Workload>, Ser
     let (namespace, name) = (found.namespace.clone().unwrap_or_default(), found.name.as_str());
     let why = if found.going {
         holds::held(client, &found.finalizers).await?
+    } else if matches!(found.kind, "Deployment" | "LeaderWorkerSet") && holds::scaled_to_0(client, found.kind, &namespace, name).await? {
+        "it is scaled to 0, so it has no pods: nemo apply gives it back what the settings say".to_owned()
     } else {
         let readiness = match found.kind {
             "DynamoGraphDeployment" => k8s::ready::graph(client, &namespace, name).await?,

@@ -75,3 +75,20 @@ async fn a_graph_that_nobody_makes_pods_of_is_told_with_its_operator() {
     deployment.api.put(OPERATOR, operator(1));
     assert!(asked().await.unwrap().ends_with("Dynamo's operator works, and takes it off when it is done"));
 }
+
+/// It is ready, as Kubernetes counts, and nobody answers.
+#[tokio::test]
+async fn a_deployment_that_was_scaled_to_nothing_is_told() {
+    let deployment = Deployment::new(nowhere());
+    let labels = json!({"app.kubernetes.io/managed-by": "nemo", "nemo.dev/deployment": "nemo", "nemo.dev/step": "serve"});
+    let worker = |replicas: u32| {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "vllm-worker", "namespace": "nemo", "labels": labels},
+            "spec": {"replicas": replicas, "selector": {}, "template": {}},
+            "status": {"replicas": replicas, "readyReplicas": replicas, "updatedReplicas": replicas}})
+    };
+    let asked = async || cause(&[], &behind(&deployment.api.client(), &deployment.spec).await.unwrap()).map(|cause| cause.sentence);
+    deployment.api.put(WORKER, worker(1));
+    assert_eq!(asked().await, None);
+    deployment.api.put(WORKER, worker(0));
+    assert!(asked().await.unwrap().starts_with("Deployment nemo/vllm-worker is not ready: it is scaled to 0, so it has no pods"));
+}

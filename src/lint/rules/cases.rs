@@ -289,6 +289,13 @@ const CASES: &[Case] = &[
     ("yaml-type", WORKER, "- name: worker\n", "- name: no\n", ["containers[0].name", "no", "\"no\""]),
     ("yaml-type", WORKER, "      containers:\n", "      tolerations: [{key: nvidia.com/gpu, value: true}]\n      containers:\n", ["tolerations[0].value", "true", "\"true\""]),
     ("ipc-lock", WORKER, "securityContext: {capabilities: {add: [IPC_LOCK]}}", "securityContext: {}", ["securityContext", "no IPC_LOCK", "IPC_LOCK"]),
+    (
+        "gpu-request",
+        WORKER,
+        "resources:\n          requests: {cpu: \"48\", nvidia.com/gpu: \"8\", vpc.amazonaws.com/efa: \"16\"}\n          limits: {nvidia.com/gpu: \"8\", vpc.amazonaws.com/efa: \"16\"}",
+        "resources: {requests: {cpu: \"48\"}}",
+        ["containers[0].resources", "an engine without a GPU", "nvidia.com/gpu: 8"],
+    ),
     ("shared-memory", WORKER, "emptyDir: {medium: Memory}", "emptyDir: {}", ["volumeMounts", "/dev/shm", "Memory"]),
 ];
 

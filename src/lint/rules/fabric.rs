@@ -65,6 +65,14 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Check::Container(ipc_lock),
     },
     Rule {
+        id: "gpu-request",
+        title: "an engine that asks for no GPU",
+        severity: Severity::Error,
+        cause: "Without nvidia.com/gpu the device plug-in gives the container none, and the engine ends with `Failed to infer device type`; what took the request away (a patch, a template) took it from the scheduler, too.",
+        fix: "resources: {limits: {nvidia.com/gpu: \"8\"}}, as many as its ranks are.",
+        check: Check::Pod(gpu_request),
+    },
+    Rule {
         id: "shared-memory",
         title: "ranks of one engine without shared memory",
         severity: Severity::Error,
@@ -200,6 +208,22 @@ fn ipc_lock(_: &Seen<'_>, container: &Container<'_>, found: &mut Found<'_>) {
     let added = list(&security["capabilities"]["add"]).any(|name| ["IPC_LOCK", "ALL", "SYS_ADMIN"].iter().any(|right| name == right));
     if container.efa() > 0 && !added && security["privileged"] != true {
         found.add(path::field(&container.path, "securityContext"), "no IPC_LOCK", "capabilities: {add: [\"IPC_LOCK\"]}");
+    }
+}
+
+fn gpu_request(seen: &Seen<'_>, found: &mut Found<'_>) {
+    let pod = seen.pod;
+    // A claim of dynamic resource allocation gives devices, too.
+    if list(&pod.spec["resourceClaims"]).next().is_some() {
+        return;
+    }
+    let without = |container: &&Container<'_>| container.line.engine() && container.gpus() == 0 && container.var("NVIDIA_VISIBLE_DEVICES").is_none();
+    for container in pod.containers.iter().filter(without) {
+        let ranks = container.line.number(&["--tensor-parallel-size", "-tp"]).unwrap_or(1);
+        // vLLM for CPUs has one rank as a rule, and asks for no node of GPUs.
+        if ranks > 1 || container.efa() > 0 || !pod.instance_types().is_empty() {
+            found.add(path::field(&container.path, "resources"), "an engine without a GPU", format!("{GPU}: {ranks}"));
+        }
     }
 }
 
