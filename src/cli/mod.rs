@@ -17,6 +17,7 @@ mod fit;
 mod hints;
 mod image;
 mod lint;
+mod output_file;
 mod plan;
 mod platform;
 mod render;

@@ -5,10 +5,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
 use serde::Serialize;
 
-use super::{Access, Global, Session, Settings, render_all};
+use super::{Access, Global, Session, Settings, output_file, render_all};
 use crate::engine::step::{Facts, StepId};
 use crate::error::Failure;
 use crate::render::Text;
@@ -95,7 +94,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
 fn written(name: PathBuf, text: String, out: Option<&Path>) -> Result<File, Failure> {
     let path = out.map(|folder| folder.join(&name));
     if let Some(path) = &path {
-        std::fs::create_dir_all(path.parent().unwrap_or(path)).and_then(|()| std::fs::write(path, &text)).with_context(|| format!("writing {}", path.display()))?;
+        output_file::write(path, &text)?;
     }
     Ok(File { name: name.display().to_string(), path, text })
 }

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use serde::Serialize;
 
-use super::{Global, slo};
+use super::{Global, output_file, slo};
 use crate::bench::side::{self, Across};
 use crate::error::{Failure, Kind, fail};
 use crate::report::Report;
@@ -80,7 +79,7 @@ pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
             Form::Markdown => report.markdown(),
             Form::Csv => report.csv(),
         };
-        std::fs::write(path, &text).with_context(|| format!("writing {}", path.display()))?;
+        output_file::write(path, &text)?;
         files.push(Written { path: path.display().to_string(), bytes: text.len() });
     }
     let levels: Vec<_> = sides.iter().flat_map(|side| &side.levels).collect();

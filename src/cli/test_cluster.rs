@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Global, Settings, session};
+use super::{Global, Settings, output_file, session};
 use crate::engine::clock;
 use crate::error::{Failure, Kind, fail};
 use crate::nccl::{self, Baseline};
@@ -46,7 +46,11 @@ pub fn run(args: Args, global: &Global) -> Result<(), Failure> {
         return if args.save_baseline { save(&kept, Baseline::of(&answer.run, &instance, nodes, clock::now())) } else { Ok(()) };
     }
     let rules: std::collections::BTreeSet<&str> = answer.transport_objections.iter().map(|objection| objection.rule.as_str()).collect();
-    let failure = Failure::new(Kind::Verification, format!("{} things stand against the cluster, the first: {}", answer.objections.len(), answer.objections[0]));
+    let more = match answer.objections.len() {
+        1 => String::new(),
+        all => format!("; {} more above", all - 1),
+    };
+    let failure = Failure::new(Kind::Verification, format!("this stands against the cluster: {}{more}", answer.objections[0]));
     Err(rules.into_iter().fold(failure, |failure, rule| failure.hint(format!("nemo explain {rule}"))).hint("nemo explain looks at the cluster"))
 }
 
@@ -63,10 +67,8 @@ fn baseline(file: &Path) -> Result<Option<Baseline>, Failure> {
 
 /// Only of a run that passed: what a sick cluster reaches is no measure.
 fn save(file: &Path, baseline: Option<Baseline>) -> Result<(), Failure> {
-    let unwritten = |e: std::io::Error| fail(Kind::LocalIo, format!("{}: {e}", file.display())).hint("run it where this folder can be written");
-    let text = serde_json::to_string_pretty(&baseline).map_err(std::io::Error::from).map_err(unwritten)?;
-    std::fs::create_dir_all(file.parent().unwrap_or(Path::new("."))).map_err(unwritten)?;
-    Ok(std::fs::write(file, text).map_err(unwritten)?)
+    let text = serde_json::to_string_pretty(&baseline).map_err(anyhow::Error::new)?;
+    output_file::write(file, &text)
 }
 
 /// What is no UTF-8 in a log is a rank that was cut in the middle of a word.

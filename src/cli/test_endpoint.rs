@@ -1,12 +1,12 @@
 //! `nemo test endpoint`: what users of the API rely on, asked now. Notes nothing: what `nemo up` waits for is `nemo test`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::test::{Answer, serving, told};
-use super::{Access, Global, Session, Settings};
+use super::{Access, Global, Session, Settings, output_file};
 use crate::endpoint::export;
 use crate::engine::clock;
-use crate::error::{Failure, Kind, fail};
+use crate::error::Failure;
 use crate::steps::test::examine;
 use crate::ui;
 
@@ -26,7 +26,7 @@ pub struct Args {
 pub async fn run(args: Args, global: &Global) -> Result<(), Failure> {
     // A file that cannot be written is better known before minutes of questions.
     for file in [&args.junit, &args.ctrf].into_iter().flatten() {
-        write(file, "")?;
+        output_file::writable(file)?;
     }
     let session = Session::open(global, &args.settings, Access::Read).await?;
     let result = examined(&session, &args).await;
@@ -44,14 +44,10 @@ async fn examined(session: &Session, args: &Args) -> Result<Answer, Failure> {
     };
     let outcome = examine(&session.spec, &client, &serve, told).await.map_err(anyhow::Error::new)?;
     if let Some(file) = &args.junit {
-        write(file, &export::junit(&outcome))?;
+        output_file::write(file, &export::junit(&outcome))?;
     }
     if let Some(file) = &args.ctrf {
-        write(file, &format!("{:#}\n", export::ctrf(&outcome, started, clock::now())))?;
+        output_file::write(file, &format!("{:#}\n", export::ctrf(&outcome, started, clock::now())))?;
     }
     Ok(Answer { kind: "test", outcome })
-}
-
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(file, text).map_err(|error| fail(Kind::LocalIo, format!("{}: {error}", file.display())).hint("name a file in a folder that is there and may be written").into())
 }
